@@ -14,7 +14,7 @@ import click
 from dasklab.commands.completion import complete_hosts
 from dasklab.commands.guest_program import call, failure
 from dasklab.commands.options import inventory_option
-from dasklab.commands.quantity import TIMES, Quantity
+from dasklab.commands.quantity import TIME_TO_LIVE
 from dasklab.machines import presence, ssh
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.variables import open_lab
@@ -43,7 +43,7 @@ wait $child"""
 @click.option(
     "--for",
     "seconds",
-    type=Quantity(TIMES, "10min", least=1, most=86_400),
+    type=TIME_TO_LIVE,
     default=3600.0,
     show_default="1h",
     help="Time after which the capture ends; Ctrl-C ends it, too.",

@@ -15,9 +15,9 @@ from dasklab.paths import EXPERIMENTS
 
 def complete_hosts(context: click.Context, parameter: click.Parameter, start: str) -> list[CompletionItem]:
     """Return the hosts of the inventory that the command line names, or of the default one."""
-    named = context.params.get("inventory") or context.find_root().params.get("inventory")
+    inventory = context.params.get("inventory") or context.find_root().params.get("inventory")
     try:
-        path = Path(named or os.environ.get("DASKLAB_INVENTORY") or default_inventory())
+        path = Path(inventory or os.environ.get("DASKLAB_INVENTORY") or default_inventory())
         hosts = Inventory(path.absolute()).hosts()
     except (LabError, OSError):
         return []

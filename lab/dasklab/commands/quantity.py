@@ -50,6 +50,9 @@ class Quantity(NumberType):
         return amount
 
 
+TIME_TO_LIVE = Quantity(TIMES, "10min", least=1, most=86_400)  # of what a host ends by itself: at most a day
+
+
 def amount_of(impairment: Impairment) -> Quantity:
     """Return the type of an impairment's amount."""
     suffix = impairment.key.rpartition("_")[2]

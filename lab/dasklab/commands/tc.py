@@ -13,7 +13,7 @@ from dasklab.commands.completion import complete_hosts
 from dasklab.commands.guest_program import call
 from dasklab.commands.locking import locked
 from dasklab.commands.options import inventory_option
-from dasklab.commands.quantity import TIMES, Quantity, amount_of
+from dasklab.commands.quantity import TIME_TO_LIVE, amount_of
 from dasklab.commands.target import open_target
 from dasklab.machines import presence
 from dasklab.machines.variables import open_lab
@@ -49,7 +49,7 @@ def impairment_options(command: Command) -> Command:
 @click.option(
     "--for",
     "ttl_s",
-    type=Quantity(TIMES, "10min", least=1, most=86_400),
+    type=TIME_TO_LIVE,
     default=600.0,
     show_default="10min",
     help="Time after which HOST clears its link itself.",

@@ -89,7 +89,7 @@ def unmodelled(requested: SharedSettings, scheduler: ResolvedScheduler) -> Itera
     for fault in sorted({fault.does for fault in requested.faults} - MODELLED_FAULTS):
         yield f"fault {fault}: the simulation does not model it"
     for name, value in flatten(requested.dask):
-        modelled = any(f"{name}.".startswith(f"{known}.") for known in MODELLED_DASK)
+        modelled = any(f"{name}.".startswith(f"{prefix}.") for prefix in MODELLED_DASK)
         if not modelled and value != defaults().get(name):
             yield f"dask {name}: the simulation does not model it"
     for name, field in SharedSettings.model_fields.items():

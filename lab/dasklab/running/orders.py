@@ -102,9 +102,18 @@ class TrialLab:
     def venv(self) -> str:
         return venv_folder(self.hosts[self.client].venv, self.trial.environment)
 
+    @property
+    def layout(self) -> Layout | None:
+        """The layout that the trial requests; None for that of the inventory."""
+        return Layout.parse(self.trial.layout) if self.trial.layout else None
+
     def processes(self, name: str) -> int:
         """Return the number of worker processes of a host."""
-        return Layout.parse(self.trial.layout).processes if self.trial.layout else self.hosts[name].processes
+        return self.layout.processes if self.layout else self.hosts[name].processes
+
+    def threads(self, name: str) -> int:
+        """Return the threads of each worker process of a host; 0 for one per core."""
+        return self.layout.threads if self.layout else self.hosts[name].threads
 
     def service(self, name: str) -> str:
         """Return the service that a host runs in a cluster; "" for none."""
@@ -140,8 +149,10 @@ def timed_phases(lab: TrialLab) -> Iterator[Phase]:
         )
     yield phase("start", starts, look=True)
     yield phase("run", {lab.client: [workload_step(lab, trial.runs, trial.warmups)]})
-    ends = {host: [step("fault.end")] if host in faults else [] for host in lab.hosts}
-    yield phase("stop", {host: ends[host] + stop_steps(lab)[host] for host in lab.hosts}, look=True)
+    ends = stop_steps(lab)
+    for host in faults:
+        ends[host].insert(0, step("fault.end"))
+    yield phase("stop", ends, look=True)
     yield phase("inspect-after", {host: [step("host.counters")] for host in lab.hosts})
     yield from probe_phases(lab, "after")
 
@@ -184,8 +195,8 @@ def start_steps(lab: TrialLab) -> Steps:
     """Return the steps that start a fresh cluster of the trial's engine."""
     if lab.trial.engine == "spark":
         return {
-            host: [step("spark.start", **spark_orders.start(lab.trial, host, lab.hosts, lab.venv))]
-            for host in lab.hosts
+            name: [step("spark.start", **spark_orders.start(lab.trial, host, lab.venv, name in lab.cluster))]
+            for name, host in lab.hosts.items()
         }
     return {host: [start_dask(lab, host)] for host in lab.hosts}
 
@@ -226,13 +237,12 @@ def variables(lab: TrialLab, name: str) -> dict[str, str]:
     """Return the environment of a host's service."""
     trial, host = lab.trial, lab.hosts[name]
     scheduler = trial.resolved_scheduler
-    layout = Layout.parse(trial.layout) if trial.layout else None
     command = scheduler.command or ("" if scheduler.variant else host.scheduler_command)
     return {
         "DASKLAB_SCHEDULER": command or f"{PROGRAMS}/dasklab_scheduler",
         "DASKLAB_WORKER": trial.worker.variant,
-        "DASKLAB_PROCESSES": str(layout.processes if layout else host.processes),
-        "DASKLAB_THREADS": str(layout.threads if layout else host.threads),
+        "DASKLAB_PROCESSES": str(lab.processes(name)),
+        "DASKLAB_THREADS": str(lab.threads(name)),
         "DASKLAB_PYTHON": f"{lab.venv}/bin/python",
     }
 

@@ -5,7 +5,6 @@ All ports are fixed, so that a capture or a firewall can name them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from dasklab.model.engines import spark_text
@@ -27,14 +26,12 @@ def master(address: str) -> str:
     return f"spark://{address}:{MASTER_PORT}"
 
 
-def start(trial: Trial, name: str, hosts: Mapping[str, LabHost], venv: str) -> dict[str, Any]:
-    """Return the arguments of the guest program's step ``spark.start``."""
-    host = hosts[name]
-    workers = [worker for worker, facts in hosts.items() if facts.role == "worker"][: trial.workers]
+def start(trial: Trial, host: LabHost, venv: str, takes_part: bool) -> dict[str, Any]:
+    """Return the arguments of the guest program's step ``spark.start``; one host takes part or does not."""
     service, java = "", []
-    if host.role == "scheduler":
+    if takes_part and host.role == "scheduler":
         service, java = "spark-master", master_command(host.address)
-    elif name in workers:
+    elif takes_part:
         service, java = "spark-worker", worker_command(host)
     return {
         "venv": venv,

@@ -2,8 +2,8 @@
 
     dasklab-guest carry-out               read an order (JSON) from standard input and print its answers
     dasklab-guest reset                   remove what a trial may have left: impairments, captures, clusters
-    dasklab-guest files                   list what the last trial left to be collected dasklab-guest PART
-    ACTION [JSON]      take one step, for instance: link apply '{"links": [{"delay_ms": 50}]}'
+    dasklab-guest files                   list what the last trial left to be collected
+    dasklab-guest PART ACTION [JSON]      take one step, such as: link apply '{"links": [{"delay_ms": 50}]}'
 
 Parts: link, probe, host, cluster, workload, spark, fault, capture, profile, as far as their roles are
 installed. Exit status: 0 success, 1 failure, 2 wrong usage, 3 this host's kernel or programs cannot do it.

@@ -78,6 +78,18 @@ def start_unit(name: str, argv: Sequence[str], **properties: object) -> None:
     run(["systemd-run", "--quiet", "--collect", f"--unit={name}", *options, *argv])
 
 
+def start_timer(name: str, after_s: float, argv: Sequence[str], **properties: object) -> None:
+    """Run a command after some seconds, from a transient timer of systemd."""
+    options = [f"--timer-property={key}={value}" for key, value in properties.items()]
+    timer = ["--quiet", "--collect", f"--unit={name}", *options, f"--on-active={after_s}s"]
+    run(["systemd-run", *timer, *argv])
+
+
+def is_active(unit: str) -> bool:
+    """Return whether a systemd unit runs."""
+    return subprocess.run(["systemctl", "is-active", "--quiet", unit], check=False).returncode == 0
+
+
 def host() -> Document:
     """Return what the inventory says about this host.
 

@@ -25,6 +25,7 @@ from dasklab_guest.common import (
     host,
     interface,
     interfaces,
+    is_active,
     read,
     softnet_dropped,
     start_unit,
@@ -183,17 +184,16 @@ def observe() -> Document:
     return {"time": time.time(), "softnet_dropped": softnet_dropped(), **interface(link)}
 
 
-def is_active(tier: Document) -> bool:
+def is_recording(tier: Document) -> bool:
     """Return whether a tier's tcpdump runs."""
-    argv = ["systemctl", "is-active", "--quiet", UNIT.format(**tier)]
-    return subprocess.run(argv, check=False).returncode == 0
+    return is_active(UNIT.format(**tier))
 
 
 def settle(running: Sequence[Document]) -> None:
     """Wait until every tcpdump has written what the kernel has for it. It prints its counters on SIGUSR1."""
     deadline = time.monotonic() + SETTLE_S
     for tier in running:
-        while is_active(tier) and time.monotonic() < deadline:
+        while is_recording(tier) and time.monotonic() < deadline:
             argv = ["systemctl", "kill", "--signal=USR1", UNIT.format(**tier)]
             subprocess.run(argv, capture_output=True, check=False)
             time.sleep(POLL_S)
@@ -210,7 +210,7 @@ def stop() -> Document:
     if not STATE.exists():
         raise HostError("no capture was started on this host")
     state = json.loads(STATE.read_text())
-    expired = not all(map(is_active, state["tiers"]))
+    expired = not all(map(is_recording, state["tiers"]))
     settle(state["tiers"])
     promiscuity = observe()["promiscuity"]
     reset()
@@ -248,7 +248,7 @@ def show() -> Document:
         return {"running": []}
     state = json.loads(STATE.read_text())
     return {
-        "running": [tier["name"] for tier in state["tiers"] if is_active(tier)],
+        "running": [tier["name"] for tier in state["tiers"] if is_recording(tier)],
         "promiscuity": observe()["promiscuity"],
         **state,
     }

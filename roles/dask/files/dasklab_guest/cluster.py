@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 
-from dasklab_guest.common import RUNTIME, HostError, run, stop_units
+from dasklab_guest.common import RUNTIME, HostError, is_active, run, start_timer, stop_units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def start(
     lines = [f"{name}={json.dumps(value)}\n" for name, value in (variables or {}).items()]
     VARIABLES.write_text("".join(lines))
     if service:
-        timer = ["--quiet", "--collect", f"--unit={TIMER}", f"--on-active={ttl_s}s"]
-        run(["systemd-run", *timer, "systemctl", "stop", service])
+        start_timer(TIMER, ttl_s, ["systemctl", "stop", service])
         run(["systemctl", "start", service])
     return {"service": service}
 
@@ -55,8 +54,7 @@ def stop() -> Document:
     """
     stop_units(f"{TIMER}.timer", "dask-scheduler", "dask-worker")
     for service in ("dask-scheduler", "dask-worker"):
-        argv = ["systemctl", "is-active", "--quiet", service]
-        if subprocess.run(argv, check=False).returncode == 0:
+        if is_active(service):
             raise HostError(f"{service} does not stop; see: journalctl -u {service}")
     return {}
 

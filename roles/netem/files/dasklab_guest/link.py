@@ -22,6 +22,7 @@ from dasklab_guest.common import (
     lab_link,
     run,
     run_json,
+    start_timer,
     stop_units,
 )
 from dasklab_guest.impairments import bucket
@@ -66,7 +67,7 @@ def apply(links: Sequence[Link], ttl_s: float, check: bool = False) -> Document:
     """
     settings = host()
     target = complete_links(links, settings["hosts"])
-    changes = target != requested_links()
+    changes = target != last_request()["requested"]
     if changes and not check:
         clear()
         if target:
@@ -95,14 +96,13 @@ def extend(links: Sequence[Link], ttl_s: float) -> None:
     STATE.parent.mkdir(parents=True, exist_ok=True)
     STATE.write_text(json.dumps({"requested": list(links), "expires": time.time() + ttl_s}))
     stop_units(f"{TIMER}.timer")
-    options = ["--quiet", "--collect", f"--unit={TIMER}", "--timer-property=AccuracySec=1s"]
-    run(["systemd-run", *options, f"--on-active={ttl_s}s", PROGRAM, "link", "clear"])
+    start_timer(TIMER, ttl_s, [PROGRAM, "link", "clear"], AccuracySec="1s")
 
 
-def requested_links() -> list[Link]:
-    """Return the links of the last ``apply`` that are still in place."""
-    links: list[Link] = json.loads(STATE.read_text())["requested"] if STATE.exists() else []
-    return links
+def last_request() -> Document:
+    """Return the ``requested`` links that are still in place, and when that ``expires`` (s since 1970)."""
+    state: Document = json.loads(STATE.read_text()) if STATE.exists() else {"requested": [], "expires": None}
+    return state
 
 
 def has_policers() -> bool:
@@ -164,7 +164,7 @@ def clear() -> Document:
 
 def show() -> Document:
     """Return the requested links, those that the kernel has, and the seconds until they are cleared."""
-    state = json.loads(STATE.read_text()) if STATE.exists() else {"requested": [], "expires": None}
+    state = last_request()
     settings, links = host(), interfaces()
     device = lab_link(settings, links)["ifname"]
     devices = {"egress": device}

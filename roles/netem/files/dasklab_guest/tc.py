@@ -113,10 +113,12 @@ def plan(
     """Return the commands that impair ``device``, in their order.
 
     Args:
-        links: complete links. device: the interface of the link under test. mtu: its MTU in bytes. hosts:
-        name and lab address of every host. polices: whether the kernel has policers. Without them a policer
-        is a token bucket whose queue holds one
-            super-frame: a frame that finds it full is dropped.
+        links: complete links.
+        device: the interface of the link under test.
+        mtu: its MTU in bytes.
+        hosts: name and lab address of every host.
+        polices: whether the kernel has policers. Without them a policer is a token bucket whose queue holds
+            one super-frame: a frame that finds it full is dropped.
     """
     on = {side: [link for link in links if side in sides(link)] for side in FIELDS}
     queues = {side: [link for link in on[side] if needs_queue(link, polices)] for side in FIELDS}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WORK = Path("/var/lib/dasklab/spark")
 UNITS = "spark-*"
-DAEMON_MEMORY = "256m"  # a JVM needs some hundred megabytes beside its heap, and the daemons do little
+DAEMON_MEMORY = "256m"  # a JVM needs some hundred megabytes on top of its heap, and the daemons do little
 
 
 def home_of(venv: str) -> Path:

@@ -17,7 +17,7 @@ from tests.unit.dasklab.commands.fake_ssh import FakeSsh, host
 from tests.waiting import PATIENCE_S
 
 __all__ = ["host"]
-# It prints its options, then runs until it is told to end, and says so.
+# It prints its options, then runs until a signal ends it, and says so.
 TCPDUMP = """#!/bin/sh
 echo "$*"
 echo $$ >"$FAKE_SSH/tcpdump.pid"
