@@ -21,7 +21,7 @@ from dasklab.paths import SHARE as ROOT
 from dasklab.running import playbook
 from dasklab.running.lock import LabLock, lock_lab, lock_names
 from dasklab.running.lock_holders import holders
-from dasklab.running.watchdog import Watchdog
+from dasklab.running.watchdog import MITOGEN, Watchdog
 
 DRIVER = """
 import sys
@@ -33,6 +33,7 @@ lab = Inventory(Path(sys.argv[1]))
 with lock_lab(lock_names(lab.hosts(), lab.optional)):
     playbook.run(sys.argv[2], lab.path, quiet=True)
 """
+RENAMED = (b"worker:", MITOGEN.encode())
 
 
 class SleepingLab:
@@ -91,13 +92,20 @@ class SleepingLab:
         until(lambda: len(list(self.folder.glob("begun-*"))) >= count)
 
     def processes(self) -> list[int]:
-        """Return the processes whose command line contains this folder."""
-        pids = []
-        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        """Return the processes whose command line contains this folder, and those that Mitogen renamed."""
+        folder, pids = str(self.folder).encode(), []
+        for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if str(self.folder).encode() in entry.read_bytes() and int(entry.parts[2]) != os.getpid():
-                    pids.append(int(entry.parts[2]))
+                line = (entry / "cmdline").read_bytes()
+                is_renamed = line.startswith(RENAMED) and folder in (entry / "environ").read_bytes()
+                if (is_renamed or folder in line) and int(entry.name) != os.getpid():
+                    pids.append(int(entry.name))
         return pids
+
+    def workers(self, ansible: int) -> list[int]:
+        """Return the processes in which a playbook runs its tasks: its children, except Mitogen's own."""
+        children = [pid for pid in self.processes() if parent(pid) == ansible]
+        return [pid for pid in children if not Path(f"/proc/{pid}/cmdline").read_text().startswith(MITOGEN)]
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
@@ -110,6 +118,7 @@ def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SleepingLab]:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SPT_NOENV", "1")  # processes that Mitogen renames keep their environment
     lab = SleepingLab(tmp_path)
     yield lab
     for pid in lab.processes():
@@ -184,9 +193,6 @@ def test_every_playbook_that_changes_something_takes_the_lock(path: Path) -> Non
 
 def configure_ansible(lab: SleepingLab, forks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_FORKS", str(forks))
-    monkeypatch.setenv(
-        "ANSIBLE_STRATEGY", "linear"
-    )  # with Mitogen, only a deadline ends a play whose worker died
     monkeypatch.setattr(playbook, "Watchdog", partial(Watchdog, idle_s=10.0))
 
 
@@ -196,8 +202,7 @@ def kill_after_start(lab: SleepingLab, count: int, *, worker: bool) -> threading
     def kill() -> None:
         lab.await_tasks(count)
         [main] = [pid for pid in lab.processes() if parent(pid) == os.getpid()]
-        workers = [pid for pid in lab.processes() if parent(pid) == main]
-        os.kill(min(workers) if worker else main, signal.SIGKILL)
+        os.kill(min(lab.workers(main)) if worker else main, signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -212,7 +217,7 @@ def test_dead_worker_does_not_hang_the_command(lab: SleepingLab, monkeypatch: py
     """With fewer forks than hosts the next worker takes its place, and Ansible would wait for ever."""
     configure_ansible(lab, 2, monkeypatch)
     lab.book.write_text(lab.book.read_text().replace("sleep 60", "sleep 5"))
-    killer = kill_after_start(lab, 2, worker=True)
+    killer = kill_after_start(lab, 1, worker=True)
     with (
         lock_lab(lab.names),
         pytest.raises(playbook.PlaybookEndedError, match="an Ansible worker died"),
@@ -226,7 +231,7 @@ def test_dead_ansible_is_reported_and_its_workers_end(
     lab: SleepingLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure_ansible(lab, 5, monkeypatch)
-    killer = kill_after_start(lab, 3, worker=False)
+    killer = kill_after_start(lab, 1, worker=False)
     with lock_lab(lab.names):
         with pytest.raises(LabError, match="ansible-playbook was killed by SIGKILL"):
             playbook.run(str(lab.book), lab.inventory, quiet=True)

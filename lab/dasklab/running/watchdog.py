@@ -2,7 +2,9 @@
 
 Ansible runs each task in a worker, a fork of itself. If a worker is killed (by the kernel, when memory is
 short) and the next worker takes its place, Ansible does not notice and waits for the lost result for ever.
-This is visible from outside: Ansible has no worker and uses almost no CPU.
+This is visible from outside: Ansible has no worker and uses almost no CPU. Mitogen's own processes, which
+Ansible starts as well and which live as long as it does, are no workers. Mitogen names them if the package
+setproctitle is installed.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from pathlib import Path
 
 IDLE_S = 60.0  # without a worker; parsing and templating may take as long, but they use the CPU
 BUSY_SHARE = 0.5  # of a CPU; a waiting Ansible uses 10 % of one
+MITOGEN = "mitogen mux:"  # begins the command line of Mitogen's own processes
 
 
 class Watchdog:
@@ -35,7 +38,7 @@ class Watchdog:
         now = time.monotonic()
         if self._limit_s is not None and now - self._start_s > self._limit_s:
             return f"it did not finish within {self._limit_s:.0f} s"
-        if _has_children(self._pid):
+        if _has_worker(self._pid):
             self._idle_since = None
             return None
         cpu_s = _cpu_s(self._pid)
@@ -48,11 +51,15 @@ class Watchdog:
         return None
 
 
-def _has_children(pid: int) -> bool:
-    """Return whether a process has a living child. True if the kernel does not list children."""
+def _has_worker(pid: int) -> bool:
+    """Return whether Ansible has a living worker. True if the kernel does not list children."""
     lists = list(Path(f"/proc/{pid}/task").glob("*/children"))
     children = [child for file in lists for child in _read(file).split()]
-    return not lists or any(_state(child) not in "ZX" for child in children)
+    return not lists or any(_is_worker(child) for child in children)
+
+
+def _is_worker(pid: str) -> bool:
+    return _state(pid) not in "ZX" and not _read(Path(f"/proc/{pid}/cmdline")).startswith(MITOGEN)
 
 
 def _state(pid: str) -> str:
