@@ -42,7 +42,7 @@ test: ## every check: lint, types, unit, contract, end-to-end
 	@$(MAKE) --no-print-directory -j2 test-packages .venv/ready
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/pytest $(SIDE_BY_SIDE) 4 tests/wire_e2e tests/contract tests/unit
-	$(BIN)/pytest $(SIDE_BY_SIDE) 2 tests/e2e/test_lab.py tests/e2e/test_containers.py tests/e2e/test_wheel.py tests/e2e/test_pythons.py tests/e2e/test_image.py tests/e2e/test_roles_alone.py tests/e2e/test_collection.py tests/e2e/test_strategy.py tests/e2e/test_tutorial.py
+	$(BIN)/pytest $(SIDE_BY_SIDE) 2 $(addprefix tests/e2e/test_,lab.py wheel.py roles_alone.py containers.py image.py pythons.py collection.py strategy.py)
 
 .PHONY: quick
 quick: .venv/ready ## the tests that take seconds

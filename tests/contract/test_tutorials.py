@@ -19,7 +19,7 @@ def test_commands_print_what_the_page_shows(name: str, tmp_path: Path) -> None:
 
 def test_every_tutorial_is_tested() -> None:
     pages = {path.stem for path in tutorials.FOLDER.glob("*.md")} - {"index"}
-    assert pages == {*PAGES, "lab"}  # tests/e2e/test_tutorial.py
+    assert pages == {*PAGES, "lab"}  # tests/e2e/test_wheel.py
 
 
 def test_numbers_may_vary_only_where_the_page_says_so() -> None:

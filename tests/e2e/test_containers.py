@@ -110,6 +110,7 @@ class Swept:
 def swept(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Swept:
     file = tmp_path_factory.mktemp("experiment") / "links.yml"
     file.write_text(LINKS)
+    file.with_name("mywork.py").write_text(WORKLOAD)
     child = bench.start("dasklab", "run", str(file))
     results = bench.folder / "results" / "links"
     until(lambda: len(list(results.glob("*/*/attempt.json"))) == 1, "the first trial", PATIENCE_S * 5)
@@ -133,7 +134,7 @@ factors:
       vm: {guests: {worker-1: {kind: vm}}, nics: {worker-1: {rate_mbit: 50}}}
 seed: 25 # the virtual machine comes last, after the killed trial
 workers: 1
-workload: {name: array_study, params: {size: 400, chunk: 200}}
+workload: {name: mywork, params: {tasks: 40}}
 runs: 1
 blocks: 1
 warmups: 0
@@ -141,6 +142,23 @@ probes: {pings: 3, iperf_runs: 1, iperf_s: 2} # a busy machine sends too little 
 run_s: 1
 tolerances: {foreign_pct: 100} # other tests use this machine
 """
+
+WORKLOAD = '''
+"""A workload of the user's own, beside the experiment's file."""
+
+from _harness import Job, main
+
+
+def prepare(client, tasks=20):
+    def run(number):
+        return float(sum(client.gather(client.map(abs, range(tasks), pure=False))))
+
+    return Job(run, expected=tasks * (tasks - 1) / 2, tasks=tasks)
+
+
+if __name__ == "__main__":
+    main(prepare)
+'''
 
 
 def test_run_killed_during_a_trial_loses_only_that_trial(bench: Bench, swept: Swept) -> None:
@@ -151,6 +169,11 @@ def test_run_killed_during_a_trial_loses_only_that_trial(bench: Bench, swept: Sw
     assert ran == [[]] * 3, swept.output[-3000:]
     page = bench.good("dasklab", "report", str(swept.run)).strip().splitlines()[-1]
     assert "a container, which has veth" in Path(page).read_text()
+
+
+def test_own_workload_runs_on_the_guests(swept: Swept) -> None:
+    timings = [json.loads(path.read_text()) for path in swept.run.glob("*/timings.json")]
+    assert [(timing["workload"], timing["tasks"]) for timing in timings] == [("mywork", 40)] * 3
 
 
 def test_container_supports_a_rate_cap_but_no_other_nic_model(bench: Bench, swept: Swept) -> None:

@@ -1,9 +1,8 @@
-"""The wheel, installed in a fresh environment and used in an empty folder, in the order of a lab's life."""
+"""The wheel in a fresh environment: the lab's tutorial as it is written, then the other programs."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import requests
 from dasklab.paths import SHARE as ROOT
 from minipve.paths import Paths
 
+from tests import tutorials
 from tests.e2e.installed import Installed
 
 pytestmark = [
@@ -20,34 +20,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("lxc-start") is None, reason="no LXC here: apt install lxc"),
 ]
 CAPTURE = ROOT / "tests" / "data" / "wire" / "g3-2026.8.0.pcap.gz"
-WORKLOAD = '''
-"""A workload of the user's own."""
-
-from _harness import Job, main
-
-
-def prepare(client, tasks=20):
-    def run(number):
-        return float(sum(client.gather(client.map(abs, range(tasks), pure=False))))
-
-    return Job(run, expected=tasks * (tasks - 1) / 2, tasks=tasks)
-
-
-if __name__ == "__main__":
-    main(prepare)
-'''
-EXPERIMENT = """
-title: My own experiment
-question: Do more tasks take longer?
-metrics: {compute_s: ~}
-workload: {name: mywork}
-factors: {tasks: {sets: workload.params.tasks, levels: [20, 200]}}
-runs: 2
-blocks: 1
-probes: {pings: 2, iperf_runs: 0}
-run_s: 1
-tolerances: {foreign_pct: 100} # other tests are at work on this machine
-"""
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +29,11 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("user")
     installed = Installed.make(folder, [wanted, "-c", str(ROOT / "constraints.txt")])
     yield installed
-    states = folder / "home" / ".local" / "state"
-    if (states / "dasklab" / "mylab").exists():
-        installed.run(folder / "mylab", "dasklab", "destroy", "--yes")
-    if (states / "minipve").exists():
+    if (folder / "tutorial" / "home" / "state" / "dasklab" / "mylab").exists():
+        state = str(folder / "tutorial" / "home" / "state")
+        lab = folder / "tutorial" / "work" / "mylab"
+        installed.run(lab, "dasklab", "destroy", "--yes", XDG_STATE_HOME=state)
+    if (folder / "home" / ".local" / "state" / "minipve").exists():
         installed.run(folder, "minipve", "stop", "--purge")
 
 
@@ -68,12 +41,6 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def folder(installed: Installed) -> Path:
     """The folder that the user works in."""
     return installed.folder
-
-
-@pytest.fixture(scope="module")
-def image_cache() -> dict[str, str]:
-    """The guests' image takes minutes to build: this user shares the cache of the one who tests."""
-    return {"MINIPVE_CACHE": str(Paths.of().cache)}
 
 
 def processes(folder: Path) -> list[str]:
@@ -110,49 +77,34 @@ def test_init_writes_a_lab(installed: Installed, folder: Path) -> None:
     assert str(ROOT) not in (folder / "mylab" / "ansible.cfg").read_text()
 
 
-def test_up_builds_the_lab_and_measures_it(
-    installed: Installed, folder: Path, image_cache: dict[str, str]
-) -> None:
-    printed = installed.good(folder / "mylab", "dasklab", "up", **image_cache)
-    assert re.search(r"compute_s +3 ", printed), printed[-3000:]
-    assert list((folder / "mylab" / "results" / "baseline").glob("*/samples.parquet"))
-    assert (folder / "home" / ".local" / "state" / "dasklab" / "mylab" / "endpoint.json").exists()
-
-
 @pytest.fixture(scope="module")
-def run(installed: Installed, folder: Path, image_cache: dict[str, str]) -> Path:
-    """A run of an experiment of the user's own, with a workload beside it, started in another folder."""
-    lab, mine = folder / "mylab", folder / "mine"
-    mine.mkdir()
-    (mine / "mywork.py").write_text(WORKLOAD)
-    (mine / "my.yml").write_text(EXPERIMENT)
-    printed = installed.good(lab, "dasklab", "run", "../mine/my.yml", "--no-wait", **image_cache)
-    [run] = (lab / "results" / "my").iterdir()
-    results = [json.loads(path.read_text()) for path in run.glob("*/result.json")]
-    assert [result["status"] for result in results] == ["ok"] * 3, printed[-3000:]
-    return run
+def lab(installed: Installed, folder: Path) -> Path:
+    """The folder of the tutorial's lab, which the tutorial built, measured and removed.
+
+    The guests' image takes minutes to build: this user shares the cache of the one who tests.
+    """
+    user = folder / "tutorial"
+    user.mkdir()
+    variables = {**installed.environment, "MINIPVE_CACHE": str(Paths.of().cache)}
+    tutorials.run("lab", user, variables, timeout_s=1700)
+    return user / "work" / "mylab"
 
 
-def test_own_workload_runs_on_the_guests(run: Path) -> None:
-    timings = [json.loads(path.read_text()) for path in run.glob("*/timings.json")]
-    assert sorted(each["tasks"] for each in timings) == [20, 20, 200]
-    assert {each["workload"] for each in timings} == {"mywork"}
+def test_tutorial_of_the_lab_runs_as_written(installed: Installed, folder: Path, lab: Path) -> None:
+    assert not installed.log.exists(), f"the checkout was used:\n{installed.log.read_text()}"
+    assert list((lab / "results" / "baseline").glob("*/samples.parquet"))
+    assert list((lab / "results" / "slow").rglob("report.html"))
 
 
-def test_report_is_written(installed: Installed, folder: Path, run: Path) -> None:
-    page = installed.good(folder, "dasklab", "report", str(run)).strip().splitlines()[-1]
-    assert "My own experiment" in Path(page).read_text()
-
-
-def test_run_is_explained(installed: Installed, folder: Path, run: Path) -> None:
-    assert "tasks=200" in installed.good(folder, "dasklab", "explain", str(run))
-
-
-def test_destroy_leaves_nothing(installed: Installed, folder: Path, image_cache: dict[str, str]) -> None:
-    installed.good(folder / "mylab", "dasklab", "destroy", "--yes", **image_cache)
+def test_destroy_left_nothing(folder: Path, lab: Path) -> None:
     assert processes(folder) == []
-    assert not (folder / "home" / ".local" / "state" / "dasklab" / "mylab").exists()
+    assert not (folder / "tutorial" / "home" / "state" / "dasklab" / "mylab").exists()
     assert str(folder) not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_run_is_explained_after_its_lab_is_gone(installed: Installed, folder: Path, lab: Path) -> None:
+    [run] = (lab / "results" / "slow").iterdir()
+    assert "link=50M" in installed.good(folder, "dasklab", "explain", str(run))
 
 
 def test_daskwire_reads_a_capture(installed: Installed, tmp_path: Path) -> None:
