@@ -19,7 +19,8 @@ from dasklab.paths import make_environment_absolute
 from dasklab.terminal import CommandGroup, print_warnings, treat_sigterm_as_ctrl_c
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "Build a lab": ("init", "doctor", "plan", "up", "graph", "status", "ssh", "tc", "capture", "destroy"),
+    "Build a lab": ("init", "doctor", "plan", "up", "inspect", "graph", "status", "destroy"),
+    "Use its hosts": ("ssh", "tc", "capture", "top", "dashboard"),
     "Run experiments": ("baseline", "run", "reproduce"),
     "Read results": ("results", "report", "history"),
     "Explain and predict": ("record", "explain", "check", "whatif", "sensitivity", "advise"),

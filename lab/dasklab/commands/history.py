@@ -14,8 +14,9 @@ FILE = "history.csv"  # in the results folder
 
 @click.group(invoke_without_command=True)
 @click.pass_context
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @results_option
-def history(context: click.Context, root: Path) -> None:
+def history(context: click.Context, root: Path, as_json: bool) -> None:
     """Keep selected results per version of Dask, and report regressions.
 
     \b
@@ -25,7 +26,9 @@ def history(context: click.Context, root: Path) -> None:
     """
     context.obj = root / FILE
     if context.invoked_subcommand is None:
-        _print_steps(root / FILE)
+        _print_steps(root / FILE, as_json)
+    elif as_json:
+        raise click.UsageError(f"`{context.invoked_subcommand}` prints no JSON")
 
 
 @history.command()
@@ -52,14 +55,18 @@ def publish(file: Path, directory: Path) -> None:
     click.echo(f"{directory}: now run `asv publish` there, then `asv preview`")
 
 
-def _print_steps(file: Path) -> None:
+def _print_steps(file: Path, as_json: bool) -> None:
     """Print each step from a version to the next, regressions first."""
+    from dasklab.commands.json_documents import StepRow, to_json
     from dasklab.results.history import history as table
     from dasklab.results.statistics.interval import format_interval
     from dasklab.terminal import print_table
 
-    steps = table.steps(table.need(file))
     rank = ("regression", "improvement", "change", "not shown")
+    steps = sorted(table.steps(table.need(file)), key=lambda step: rank.index(step.verdict))
+    if as_json:
+        click.echo(to_json([StepRow.of(step) for step in steps]))
+        return
     heads = ("benchmark", "cell", "from", "to", "median before", "median after", "after / before", "verdict")
     rows = [
         (
@@ -72,7 +79,7 @@ def _print_steps(file: Path) -> None:
             format_interval(step.change),
             step.verdict,
         )
-        for step in sorted(steps, key=lambda step: rank.index(step.verdict))
+        for step in steps
     ]
     print_table(heads, rows)
     count = sum(step.verdict == "regression" for step in steps)

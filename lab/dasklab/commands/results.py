@@ -12,12 +12,14 @@ from dasklab.errors import LabError
 from dasklab.path_types import OutputFile, UserPath
 
 RUN = RunPath()
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
+@json_option
 @results_option
-def results(context: click.Context, root: Path) -> None:
+def results(context: click.Context, root: Path, as_json: bool) -> None:
     """List, show, compare, export and pack runs.
 
     \b
@@ -30,27 +32,31 @@ def results(context: click.Context, root: Path) -> None:
     if context.invoked_subcommand is None:
         from dasklab.commands import tables
 
-        tables.list_runs(root)
+        tables.list_runs(root, as_json)
+    elif as_json:
+        raise click.UsageError(f"--json belongs after `{context.invoked_subcommand}`")
 
 
 @results.command()
 @click.argument("run", type=RUN)
-def show(run: Path) -> None:
+@json_option
+def show(run: Path, as_json: bool) -> None:
     """Print each cell of RUN compared with the baseline, with intervals."""
     from dasklab.commands import tables
 
-    tables.show_run(run)
+    tables.print_run_as_json(run) if as_json else tables.show_run(run)
 
 
 @results.command()
 @click.argument("old", type=RUN)
 @click.argument("new", type=RUN)
 @click.option("--anyway", is_flag=True, help="Compare even if versions, accelerator or workload differ.")
-def compare(old: Path, new: Path, anyway: bool) -> None:
+@json_option
+def compare(old: Path, new: Path, anyway: bool, as_json: bool) -> None:
     """Compare the cells that OLD and NEW have in common."""
     from dasklab.commands import tables
 
-    tables.show_changes(old, new, anyway)
+    tables.show_changes(old, new, anyway, as_json)
 
 
 @results.command()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from dasklab.commands.json_documents import ChangeRow, MetricTable, RunRow, ShownRun, to_json
 from dasklab.model import cells
 from dasklab.model.files import Result
 from dasklab.model.metric import METRICS
@@ -24,17 +25,48 @@ from dasklab.results.storage.table import write_table
 from dasklab.terminal import console, duration, print_table
 
 
-def list_runs(root: Path) -> None:
+def list_runs(root: Path, as_json: bool = False) -> None:
     """Print all runs below a directory, with the numbers of their finished and their valid trials."""
-    rows = []
-    for run in store.find(root):
-        document, finished = store.read_run(run), store.finished(run)
-        valid = sum(store.need(Result, directory).status == "ok" for directory in finished)
-        form = "quick" if document.quick else "full"
-        trials = f"{len(finished)}/{len(document.order)}"
-        accelerator = "simulated" if identity.simulated_from(run) else identity.accelerator(run) or "?"
-        rows.append((str(run), form, trials, str(valid), accelerator))
+    runs = [_run_row(run) for run in store.find(root)]
+    if as_json:
+        click.echo(to_json(runs))
+        return
+    rows = [
+        (
+            row.run,
+            "quick" if row.quick else "full",
+            f"{row.finished}/{row.planned}",
+            str(row.ok),
+            row.accelerator,
+        )
+        for row in runs
+    ]
     print_table(("run", "form", "trials", "ok", "accelerator"), rows)
+
+
+def _run_row(run: Path) -> RunRow:
+    document, finished = store.read_run(run), store.finished(run)
+    return RunRow(
+        run=str(run),
+        quick=document.quick,
+        planned=len(document.order),
+        finished=len(finished),
+        ok=sum(store.need(Result, directory).status == "ok" for directory in finished),
+        accelerator="simulated" if identity.simulated_from(run) else identity.accelerator(run) or "?",
+    )
+
+
+def print_run_as_json(run: Path) -> None:
+    """Print the cells of a run as JSON."""
+    by_metric = answers(load(run), list(store.read_run(run).experiment["metrics"]))
+    statuses: Counter[str] = Counter(store.need(Result, trial).status for trial in store.finished(run))
+    document = ShownRun(
+        run=str(run),
+        simulated_from=identity.simulated_from(run),
+        trials=dict(statuses),
+        metrics=[MetricTable.of(metric, answer) for metric, answer in by_metric.items()],
+    )
+    click.echo(to_json(document))
 
 
 def show_run(run: Path) -> None:
@@ -58,8 +90,11 @@ def show_run(run: Path) -> None:
         _print_blocks_needed(run, main, blocks)
 
 
-def show_changes(old: Path, new: Path, anyway: bool) -> None:
+def show_changes(old: Path, new: Path, anyway: bool, as_json: bool = False) -> None:
     """Print the cells that two runs have in common, new compared with old."""
+    if as_json:
+        click.echo(to_json([ChangeRow.of(change) for change in compare.compare(old, new, anyway)]))
+        return
     suffixes = [identity.heading_suffix(run) for run in (old, new)]
     rows = [
         (

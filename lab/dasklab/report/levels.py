@@ -77,6 +77,11 @@ def describe_links(links: Settings) -> str:
     return _join(_links(links))
 
 
+def describe_link(link: Mapping[str, Any]) -> str:
+    """Return a link's impairments in words: ``20 ms of delay, 50 Mbit/s of rate limit``."""
+    return ", ".join(_impairments(link))
+
+
 def describe_nics(nics: Settings) -> str:
     """Return models and caps of NICs in words; nothing about a NIC that sets neither."""
     return _join((host, amounts) for host, amounts in _nics(nics) if amounts)
@@ -94,17 +99,16 @@ def _link_of(host: str) -> str:
 
 def _links(links: Settings) -> Iterator[tuple[str, list[str]]]:
     for host, link in links:
-        amounts = [
-            f"{_amount(link[row.key], row.unit.sign)} of {row.title}"
-            for row in IMPAIRMENTS
-            if link.get(row.key)
-        ]
-        if not amounts:
-            amounts = ["no impairment"]
-        amounts += ["policed"] if link.get("policer") else []
-        amounts += [f"{link['direction']} only"] if link.get("direction") in ("egress", "ingress") else []
-        amounts += [f"towards {link['peer']} only"] if link.get("peer") else []
-        yield host, amounts
+        yield host, _impairments(link)
+
+
+def _impairments(link: Mapping[str, Any]) -> list[str]:
+    amounts = [
+        f"{_amount(link[row.key], row.unit.sign)} of {row.title}" for row in IMPAIRMENTS if link.get(row.key)
+    ] or ["no impairment"]
+    amounts += ["policed"] if link.get("policer") else []
+    amounts += [f"{link['direction']} only"] if link.get("direction") in ("egress", "ingress") else []
+    return amounts + ([f"towards {link['peer']} only"] if link.get("peer") else [])
 
 
 def _nics(nics: Settings) -> Iterator[tuple[str, list[str]]]:

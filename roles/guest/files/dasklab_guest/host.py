@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 SETTINGS_FILE = Path("/etc/dasklab/settings.json")
 CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
 TCP_FIELDS = ("InSegs", "OutSegs", "RetransSegs", "OutRsts")  # those that show loss
+LINK_COUNTERS = ("rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped")
 PACKAGES = ("python3", "iproute2", "iputils-ping", "iperf3", "tcpdump", "ethtool")
 
 
@@ -100,6 +101,45 @@ def describe() -> Document:
         "memory_mb": int(memory["MemTotal"].split()[0]) // 1000,
         "versions": {**debian_packages(), **python_packages(settings().get("dask", ""))},
     }
+
+
+def watch(interval_s: float = 2.0) -> None:
+    """Print a sample as one line of JSON, again and again, until nobody reads it any more.
+
+    A sample costs this host no process: it has what ``dasklab top`` shows.
+    """
+    name = lab_link(host(), interfaces())["ifname"]
+    while True:
+        try:
+            print(json.dumps(sample(name)), flush=True)
+        except BrokenPipeError:
+            os._exit(0)  # nor could anybody read what Python prints at its end
+        time.sleep(interval_s)
+
+
+def sample(name: str) -> Document:
+    """Return the counters of CPUs, memory, TCP and the interface ``name``, and how its link is impaired."""
+    memory = dict(line.partition(":")[::2] for line in read("/proc/meminfo").splitlines())
+    total, available = (int(memory[key].split()[0]) for key in ("MemTotal", "MemAvailable"))
+    folder = Path(f"/sys/class/net/{name}/statistics")
+    return {
+        "time": time.time(),
+        "cpu": cpu(),
+        "memory_used": 1 - available / total,
+        "tcp": tcp(),
+        "lab": {counter: int(read(folder / counter) or 0) for counter in LINK_COUNTERS},
+        "links": requested_links(),
+    }
+
+
+def requested_links() -> list[Document]:
+    """Return how the link under test is impaired; nothing where role ``netem`` is not installed."""
+    try:
+        from dasklab_guest.link import last_request
+    except ModuleNotFoundError:
+        return []
+    links: list[Document] = last_request()["requested"]
+    return links
 
 
 def clock_offset_s() -> float | None:
@@ -221,4 +261,5 @@ STEPS = {
     "counters": counters,
     "describe": describe,
     "shift_clock": shift_clock,
+    "watch": watch,
 }

@@ -1,0 +1,79 @@
+"""``dasklab inspect``: the lab that the inventory describes, host by host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dasklab.commands.options import inventory_option
+from dasklab.machines import ssh
+from dasklab.machines.groups import REQUIRED
+from dasklab.machines.inventory import Inventory
+from dasklab.machines.variables import open_lab
+from dasklab.model.nic import LAB_SLOT
+
+if TYPE_CHECKING:
+    from dasklab.commands.json_documents import HostRow
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@inventory_option
+def inspect(as_json: bool, inventory: Path) -> None:
+    """Show hosts, groups, addresses and NICs as the inventory requests them.
+
+    It asks neither endpoint nor hosts; `dasklab status` shows what runs.
+    """
+    from dasklab.commands.json_documents import HostRow, to_json
+    from dasklab.terminal import print_table
+
+    lab = open_lab(inventory)
+    hosts = [HostRow.model_validate(row) for row in _hosts(lab)]
+    if as_json:
+        click.echo(to_json(hosts))
+        return
+
+    heads = ("host", "groups", "kind", "VMID", "node", "ssh", "lab link", "lab address")
+    print_table(heads, map(_cells, hosts))
+
+
+def _cells(host: HostRow) -> list[str]:
+    nic = host.nics[LAB_SLOT] if len(host.nics) > LAB_SLOT else None
+    cap = f", {nic.rate_mbit:g} Mbit/s" if nic and nic.rate_mbit else ""
+    return [
+        host.host,
+        ", ".join(host.groups),
+        host.kind or "exists",
+        str(host.vmid or ""),
+        host.node or "",
+        host.ssh,
+        f"{nic.model} on {nic.bridge}{cap}" if nic else "",
+        (nic.address or "") if nic else "",
+    ]
+
+
+def _hosts(lab: Inventory) -> Iterator[dict[str, object]]:
+    groups = [name for name in REQUIRED if name != "lab"]
+    for name in lab.hosts():
+        guest = lab.optional(name, "guest") or {}
+        nics = [
+            {
+                "model": nic["model"],
+                "mac": nic["mac"],
+                "bridge": nic["bridge"],
+                "address": nic.get("address"),
+                "rate_mbit": nic.get("rate_mbit") or 0,
+            }
+            for nic in guest.get("nics", [])
+        ]
+        machine = {key: guest.get(key) for key in ("kind", "vmid", "node", "cores", "memory_mb")}
+        yield {
+            "host": name,
+            "groups": [group for group in groups if name in lab.hosts(group)],
+            "ssh": ssh.login(lab, name),
+            **machine,
+            "nics": nics,
+        }

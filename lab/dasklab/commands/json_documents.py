@@ -1,0 +1,212 @@
+"""What commands print with ``--json``, as models with a published schema.
+
+python -m dasklab.commands.json_documents     the schema: docs/reference/output.schema.json
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
+
+from dasklab.model.metric import METRICS
+from dasklab.results.history.history import VersionStep
+from dasklab.results.statistics.answer import Answer, Cell
+from dasklab.results.statistics.compare import CellChange
+from dasklab.results.statistics.interval import Interval
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Number = Annotated[float | None, BeforeValidator(_finite)]
+"""A number; null where there is none."""
+
+
+class Document(BaseModel, extra="forbid"):
+    """A part of an output."""
+
+
+class Estimate(Document):
+    """A value with its 95 % interval; the ends are null if there are too few samples."""
+
+    value: Number
+    low: Number
+    high: Number
+
+    @classmethod
+    def of(cls, interval: Interval) -> Estimate:
+        return cls(value=interval.value, low=interval.low, high=interval.high)
+
+
+class RunRow(Document):
+    """A row of `dasklab results`."""
+
+    run: str = Field(description="Folder of the run.")
+    quick: bool = Field(description="Whether it was run with --quick.")
+    planned: int = Field(description="Trials that were planned.")
+    finished: int = Field(description="Trials that have a result.")
+    ok: int = Field(description="Trials that are valid.")
+    accelerator: str = Field(description="kvm, tcg, lxc or simulated; ? if unknown.")
+
+
+class CellRow(Document):
+    """A cell of a run, compared with its baseline."""
+
+    cell: str
+    factors: dict[str, Any]
+    n: int = Field(description="Samples.")
+    trials: int
+    median: Estimate
+    difference: Estimate = Field(description="From the baseline, in the metric's unit.")
+    ratio: Estimate = Field(description="To the baseline.")
+    verdict: Literal["baseline", "shown", "not shown"]
+
+    @classmethod
+    def of(cls, cell: Cell) -> CellRow:
+        return cls(
+            cell=cell.name,
+            factors=cell.factors,
+            n=cell.n,
+            trials=cell.trials,
+            median=Estimate.of(cell.median),
+            difference=Estimate.of(cell.difference),
+            ratio=Estimate.of(cell.ratio),
+            verdict="baseline" if cell.baseline else "shown" if cell.is_shown else "not shown",
+        )
+
+
+class MetricTable(Document):
+    """One metric of a run; without cells if there is no valid baseline."""
+
+    metric: str
+    title: str
+    unit: str
+    blocks: int
+    noise_floor: Number = Field(description="The smallest difference that would be shown.")
+    cells: list[CellRow]
+
+    @classmethod
+    def of(cls, metric: str, answer: Answer | None) -> MetricTable:
+        about = METRICS[metric]
+        return cls(
+            metric=metric,
+            title=about.title,
+            unit=about.unit,
+            blocks=answer.blocks if answer else 0,
+            noise_floor=answer.noise_floor if answer else None,
+            cells=[CellRow.of(cell) for cell in answer.cells] if answer else [],
+        )
+
+
+class ShownRun(Document):
+    """What `dasklab results show` prints."""
+
+    run: str
+    simulated_from: str | None = Field(description="The trial whose costs a simulated run uses, else null.")
+    trials: dict[str, int] = Field(description="Trials by status: ok, invalid, unsupported, failed.")
+    metrics: list[MetricTable]
+
+
+class ChangeRow(Document):
+    """A row of `dasklab results compare`."""
+
+    metric: str
+    cell: str
+    old: Number
+    new: Number
+    ratio: Estimate = Field(description="New over old.")
+    is_shown: bool
+
+    @classmethod
+    def of(cls, change: CellChange) -> ChangeRow:
+        return cls(
+            metric=change.metric,
+            cell=change.cell,
+            old=change.old,
+            new=change.new,
+            ratio=Estimate.of(change.ratio),
+            is_shown=change.is_shown,
+        )
+
+
+class StepRow(Document):
+    """A row of `dasklab history`: from a version of Dask to the next."""
+
+    benchmark: str
+    params: dict[str, Any]
+    machine: str
+    old: str
+    new: str
+    before: Estimate
+    after: Estimate
+    ratio: Estimate = Field(description="After over before.")
+    verdict: Literal["regression", "improvement", "change", "not shown"]
+
+    @classmethod
+    def of(cls, step: VersionStep) -> StepRow:
+        return cls.model_validate(
+            {
+                "benchmark": step.benchmark,
+                "params": step.params,
+                "machine": step.machine,
+                "old": step.old,
+                "new": step.new,
+                "before": Estimate.of(step.before),
+                "after": Estimate.of(step.after),
+                "ratio": Estimate.of(step.change),
+                "verdict": step.verdict,
+            }
+        )
+
+
+class NicRow(Document):
+    """A virtual NIC as the inventory requests it."""
+
+    model: str
+    mac: str
+    bridge: str
+    address: str | None
+    rate_mbit: float = Field(description="0 is no cap.")
+
+
+class HostRow(Document):
+    """A host of `dasklab inspect`."""
+
+    host: str
+    groups: list[str]
+    ssh: str = Field(description="user@address.")
+    kind: str | None = Field(description="vm or container; null for a machine that the lab did not create.")
+    vmid: int | None
+    node: str | None
+    cores: int | None
+    memory_mb: int | None
+    nics: list[NicRow]
+
+
+OUTPUTS: dict[str, Any] = {
+    "results": list[RunRow],
+    "results show": ShownRun,
+    "results compare": list[ChangeRow],
+    "history": list[StepRow],
+    "inspect": list[HostRow],
+}
+"""Command -> what it prints."""
+
+
+def to_json(documents: Document | Sequence[Document]) -> str:
+    """Return what a command prints."""
+    return TypeAdapter(Any).dump_json(documents, indent=2).decode()
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of each command's output."""
+    return {name: TypeAdapter(type_).json_schema() for name, type_ in OUTPUTS.items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=2))

@@ -1,0 +1,79 @@
+"""What commands print with ``--json`` follows the published schema."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from dasklab.cli import main
+from dasklab.commands.json_documents import OUTPUTS, Estimate, schema
+from dasklab.machines.inventory import DEFAULT
+from dasklab.paths import SHARE as ROOT
+from dasklab.results.statistics.interval import Interval
+from pydantic import TypeAdapter
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder with one stored run, as if no capture had been requested."""
+    folder = tmp_path_factory.mktemp("results")
+    with tarfile.open(ROOT / "tests" / "data" / "run" / "baseline.tar.xz") as archive:
+        archive.extractall(folder / "baseline" / "stored", filter="data")
+    [file] = folder.rglob("trial.json")
+    file.write_text(file.read_text().replace('"capture": true', '"capture": false'))
+    return folder
+
+
+def printed(*words: str) -> str:
+    result = CliRunner().invoke(main, [*words, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_published_schema_is_that_of_the_outputs() -> None:
+    file = ROOT / "docs" / "reference" / "output.schema.json"
+    assert json.loads(file.read_text()) == schema()
+
+
+def test_missing_ends_of_an_interval_are_null() -> None:
+    assert Estimate.of(Interval(2.0)).model_dump() == {"value": 2.0, "low": None, "high": None}
+
+
+def test_runs_are_listed(results: Path) -> None:
+    text = printed("results", "--results", str(results))
+    [row] = TypeAdapter(OUTPUTS["results"]).validate_json(text)
+    assert row.run.startswith(str(results)) and (row.planned, row.finished, row.ok) == (1, 1, 1)
+
+
+def test_run_is_shown(results: Path) -> None:
+    [run] = (path.parent for path in results.rglob("experiment.json"))
+    shown = TypeAdapter(OUTPUTS["results show"]).validate_json(printed("results", "show", str(run)))
+    [compute] = [metric for metric in shown.metrics if metric.metric == "compute_s"]
+    assert [(cell.verdict, cell.ratio.value) for cell in compute.cells] == [("baseline", 1.0)]
+    assert shown.trials == {"ok": 1}
+
+
+def test_run_is_compared_with_itself(results: Path) -> None:
+    [run] = (path.parent for path in results.rglob("experiment.json"))
+    rows = TypeAdapter(OUTPUTS["results compare"]).validate_json(
+        printed("results", "compare", str(run), str(run), "--anyway")
+    )
+    assert rows and {row.ratio.value for row in rows} <= {1, None}  # None: 0 of 0
+    assert not any(row.is_shown for row in rows)
+
+
+def test_hosts_are_inspected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DASKLAB_INVENTORY", str(DEFAULT))
+    hosts = TypeAdapter(OUTPUTS["inspect"]).validate_json(printed("inspect"))
+    assert [host.groups for host in hosts][:2] == [["dask_client"], ["dask_scheduler"]]
+    assert [len(host.nics) for host in hosts] == [3, 2, 2, 2, 2]
+    table = CliRunner().invoke(main, ["inspect"]).output
+    assert "virtio on vmbr1" in table and "root@10.77.0.11" in table
+
+
+def test_option_of_the_group_is_refused_before_a_subcommand(results: Path) -> None:
+    result = CliRunner().invoke(main, ["results", "--json", "show", str(results)])
+    assert (result.exit_code, "--json belongs after `show`" in result.output) == (2, True)
