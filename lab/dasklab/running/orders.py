@@ -11,8 +11,8 @@ probe-…-before             each host of the cluster measures the link to the n
 inspect-before             hosts describe themselves
 start                      the node's counters are read; a fresh cluster starts, faults are armed
 run                        the client runs the workload
-stop                       the node's counters are read again; the cluster stops
-inspect-after              hosts report what may have changed: counters and settings
+stop                       the node's counters are read again; the cluster stops, and hosts report what may have
+                           changed: counters and settings
 probe-…-after              as before the runs
 report-…                   optional: the workload runs again on a fresh cluster, for Dask's performance report
 profile-…                  optional: it runs again on a fresh cluster, and py-spy samples the processes
@@ -152,8 +152,9 @@ def timed_phases(lab: TrialLab) -> Iterator[Phase]:
     ends = stop_steps(lab)
     for host in faults:
         ends[host].insert(0, step("fault.end"))
+    for host in lab.hosts:
+        ends[host].append(step("host.counters"))
     yield phase("stop", ends, look=True)
-    yield phase("inspect-after", {host: [step("host.counters")] for host in lab.hosts})
     yield from probe_phases(lab, "after")
 
 
@@ -173,9 +174,10 @@ def probe_phases(lab: TrialLab, when: str) -> Iterator[Phase]:
         serve = step("probe.serve", ttl_s=lab.trial.ttl_s)
         rtt = {host: [serve, *steps] for host, steps in rtt.items()}
     yield phase(f"probe-rtt-{when}", rtt)
-    sizes = {"runs": probes.iperf_runs, "seconds": probes.iperf_s, "udp": probes.udp}
-    throughput = {host: [step("probe.throughput", to=to, **sizes)] for host, to in targets.items() if to}
-    yield phase(f"probe-throughput-{when}", throughput, at_once=1)
+    if probes.iperf_runs:
+        sizes = {"runs": probes.iperf_runs, "seconds": probes.iperf_s, "udp": probes.udp}
+        throughput = {host: [step("probe.throughput", to=to, **sizes)] for host, to in targets.items() if to}
+        yield phase(f"probe-throughput-{when}", throughput, at_once=1)
 
 
 def probe_targets(lab: TrialLab) -> dict[str, list[str]]:

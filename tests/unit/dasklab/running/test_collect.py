@@ -51,7 +51,7 @@ def answers(**description: Any) -> dict[str, Any]:
         "probe-rtt-before": {"probe.rtt": {"rtt": [ping]}},
         "probe-throughput-before": {"probe.throughput": {"throughput": [], "errors": []}},
         "inspect-before": {"host.describe": described},
-        "inspect-after": {"host.counters": counters(25.5)},
+        "stop": {"host.counters": counters(25.5)},
     }
 
 
@@ -114,7 +114,7 @@ def test_records_have_a_file_of_their_own(tmp_path: Path) -> None:
 
 def test_effect_of_a_fault_is_kept(tmp_path: Path) -> None:
     effect = {"at_s": 1.0, "lasted_s": 3.0, "state": "down"}
-    folder = collected(tmp_path, stop={"fault.end": effect})
+    folder = collected(tmp_path, stop={"fault.end": effect, "host.counters": counters(25.5)})
     assert store.need(ObservedFaults, folder).hosts["scheduler"].model_dump() == effect
 
 

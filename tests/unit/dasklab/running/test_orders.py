@@ -31,7 +31,6 @@ TIMED = [
     "start",
     "run",
     "stop",
-    "inspect-after",
     "probe-rtt-after",
     "probe-throughput-after",
 ]
