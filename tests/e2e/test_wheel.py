@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,7 +86,9 @@ def lab(installed: Installed, folder: Path) -> Path:
     """
     user = folder / "tutorial"
     user.mkdir()
-    variables = {**installed.environment, "MINIPVE_CACHE": str(Paths.of().cache)}
+    environment = installed.environment
+    path = f"{installed.program('dasklab').parent}{os.pathsep}{environment['PATH']}"
+    variables = {**environment, "PATH": path, "MINIPVE_CACHE": str(Paths.of().cache)}
     tutorials.run("lab", user, variables, timeout_s=1700)
     return user / "work" / "mylab"
 
