@@ -138,18 +138,29 @@ def dropped(cluster: Target) -> list[Rule]:
     return [("switch", f"{port} ingress", "drop"), ("switch", f"{port} egress", "drop")]
 
 
-@contextlib.contextmanager
-def reordered(cluster: Target, level: float) -> Iterator[None]:
-    """Send a share of the victim's packets through a slower link in parallel."""
+def detour(cluster: Target, match: str, mbit: float, burst: str) -> None:
+    """Send the matching packets of the victim through a slower link in parallel."""
     link = ["ip", "-n", cluster.switch, "link"]
     sh(*link, "add", "slow0", "type", "veth", "peer", "name", "slow1")
     sh(*link, "set", "slow1", "master", "br0", "up")
     sh(*link, "set", "slow0", "up")
     cluster.run_in("switch", "bridge", "link", "set", "dev", "slow1", "learning", "off", "flood", "off")
-    bucket = ["rate", "60mbit", "burst", "1600", "limit", "400000"]
+    bucket = ["rate", f"{mbit}mbit", "burst", burst, "limit", "400000"]
     cluster.run_in("switch", "tc", "qdisc", "add", "dev", "slow0", "root", "tbf", *bucket)
-    rule = f"numgen random mod 1000 < {round(level)} fwd to slow0"
-    nft(cluster, "switch", f"{cluster.port(cluster.victim)} ingress", rule)
+    nft(cluster, "switch", f"{cluster.port(cluster.victim)} ingress", f"{match} fwd to slow0")
+
+
+@contextlib.contextmanager
+def reordered(cluster: Target, level: float) -> Iterator[None]:
+    """Send a share of the victim's packets through a slower link in parallel."""
+    detour(cluster, f"numgen random mod 1000 < {round(level)}", 60, "1600")
+    yield
+
+
+@contextlib.contextmanager
+def slow_pair(cluster: Target, level: float) -> Iterator[None]:
+    """Send what the victim sends to its peer through a slow link."""
+    detour(cluster, f"ip daddr {cluster.nodes[cluster.peer]}", level, "64kb")
     yield
 
 
@@ -302,6 +313,7 @@ def mtu(*_: Any) -> dict[str, Any]:
 FAULTS = (
     Fault("slow-link", ("slow link",), (80, 30, 8),
           before=shaped(lambda mbit: ["rate", f"{mbit}mbit", "burst", "64kb", "latency", "20ms"])),
+    Fault("slow-pair", ("slow link",), (60, 25, 8), before=slow_pair),
     Fault("loss", ("loss",), ((5, "before"), (20, "behind"), (50, "before")), before=filtered(lossy),
           options=mtu),
     Fault("reordering", ("reordering",), (20, 60, 200), before=reordered, options=mtu),
