@@ -9,6 +9,7 @@ decoded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -65,9 +66,9 @@ class Following:
 class Follower:
     """Reads a growing file. Each ``poll`` returns the messages that became complete since the last one."""
 
-    def __init__(self, path: Path, name: str = "") -> None:
+    def __init__(self, path: Path, name: str = "", tunnel_ports: Mapping[int, str] | None = None) -> None:
         self.path, self.name = path, name or str(path)
-        self._shared = Shared(TUNNEL_PORTS)
+        self._shared = Shared({**TUNNEL_PORTS, **(tunnel_ports or {})})
         self._progress = Progress()
         self._memory = Memory()
         self._base = self._memory.add(memoryview(b""), ROOM)
