@@ -137,7 +137,7 @@ def _keys(fields: dict[Any, Any]) -> set[str]:
     keys = fields.get("keys")
     if isinstance(keys, dict):  # a set
         keys = keys.get("as-list")
-    return set(map(text, keys)) if isinstance(keys, tuple) else set()
+    return {key if type(key) is str else text(key) for key in keys} if isinstance(keys, tuple) else set()
 
 
 def directional_ops(messages: Messages) -> list[tuple[int, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from daskwire.arrays import Ints
 from daskwire.capture import Capture
 from daskwire.dask.messagepack import text
 from daskwire.net.tcp_options import DSACK
@@ -46,6 +47,17 @@ class Packet:
 
 def exchange_rows(capture: Capture, request: int) -> list[int]:
     """Return the segment rows of an exchange, from the request's first to the ACK of the reply."""
+    rows: list[int] = np.sort(np.concatenate(_exchange_lanes(capture, request))).tolist()
+    return rows
+
+
+def exchange_length(capture: Capture, request: int) -> int:
+    """Return the number of segments of an exchange."""
+    return sum(map(len, _exchange_lanes(capture, request)))
+
+
+def _exchange_lanes(capture: Capture, request: int) -> list[Ints]:
+    """Return the segment rows of an exchange, by flow."""
     messages, segments = capture.messages, capture.segments
     flow, answer = int(messages.flow[request]), int(messages.answer[request])
     own, other = capture.lanes.rows(flow), capture.lanes.rows(flow ^ 1)
@@ -55,9 +67,7 @@ def exchange_rows(capture: Capture, request: int) -> list[int]:
     if answer >= 0:  # the requester's next segment acknowledges the reply
         following = own[np.searchsorted(own, end) :]
         end = following[0] + 1 if len(following) else len(segments)
-    parts = [lane[slice(*np.searchsorted(lane, (begin, end)))] for lane in (own, other)]
-    rows: list[int] = np.sort(np.concatenate(parts)).tolist()
-    return rows
+    return [lane[slice(*np.searchsorted(lane, (begin, end)))] for lane in (own, other)]
 
 
 def packets(capture: Capture, request: int) -> list[Packet]:

@@ -97,17 +97,18 @@ def tasks(capture: Capture) -> tuple[Table, Table]:
 def _match(capture: Capture) -> Matches:
     """Match the workers' reports to their tasks, op by op."""
     messages, matches = capture.messages, Matches()
+    names, keys, notes = messages.op_name, messages.op_key, messages.op_note
     rows = messages.ops_named({SENT_BY, *NOTES})
     of_ops = messages.op_message[rows]
     for row, message, flow in zip(
         rows.tolist(), of_ops.tolist(), messages.flow[of_ops].tolist(), strict=True
     ):
-        op, note = messages.op_name[row], messages.op_note[row]
+        op, note = names[row], notes[row]
         if op == SENT_BY:
-            matches.add(flow, text(messages.op_key[row]), message)
+            matches.add(flow, text(keys[row]), message)
         elif isinstance(note, Report):
             if _is_report(capture, flow, op, note):
-                matches.end(flow ^ 1, text(messages.op_key[row]), message, op, note)
+                matches.end(flow ^ 1, text(keys[row]), message, op, note)
         elif note is not None:
             matches.cancel(flow, note, message)
     return matches
