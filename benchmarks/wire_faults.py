@@ -318,7 +318,7 @@ FAULTS = (
           options=mtu),
     Fault("reordering", ("reordering",), (20, 60, 200), before=reordered, options=mtu),
     Fault("mtu-black-hole", ("MTU black hole",), (1200, 1000, 600),
-          before=filtered(oversized), options=mtu),
+          during=filtered(oversized), options=mtu),
     Fault("duplicate-ip", ("duplicate IP",), (3.0, 1.0, 0.3), during=intruder),
     Fault("asymmetric-path", ("asymmetric path",), ("1", "2", "3"), before=asymmetric),
     Fault("half-open", ("half-open connection",), (4.0, 2.0, 0.5), during=cut_off),
