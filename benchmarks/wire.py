@@ -3,6 +3,7 @@
 The captures are made from real clusters in network namespaces (root, tcpdump, ethtool), or given:
 
     python benchmarks/wire.py --work /tmp/wire-bench            make the captures, run everything
+    python benchmarks/wire.py --work /tmp/wire-bench --only bulk mixed tiny --live 60
     python benchmarks/wire.py --work /tmp/wire-bench --only veth shuffle --beside ../old-checkout
     python benchmarks/wire.py --gso A.pcap --mtu B.pcap --control C.pcap --work /tmp/wire-bench
 
@@ -12,8 +13,9 @@ TCP streams and decodes every Dask message; "wire, summary" also computes everyt
 prints. dpkt and Scapy parse each packet down to TCP, tshark prints twelve fields of each, tcpdump counts
 packets: none of them reassembles streams. A rate is the number of packets divided by that time, in the best
 round and at the median; "wire_is_times" compares the best rounds. The tools take turns. Slow tools get only
-the first part of a file; rates are per packet that they read. ``--beside`` also measures the decoder of
-another checkout, in the same turns.
+the first part of a file, in the first rounds; rates are per packet that they read. ``--beside`` also measures
+the decoder of another checkout, in the same turns. ``--live`` pipes each capture to ``daskwire live`` again
+and again, and measures its memory. At the end, a table compares the figures with the targets.
 
 Before each run the file is read once, and memory is touched and freed. A virtual machine may have returned
 both to its host (free page reporting, swapping); the first process to touch them would pay for that,
@@ -35,6 +37,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER, RECORD = 24, 16
@@ -71,6 +75,9 @@ for packet in PcapReader(sys.argv[1]):
 print(count)
 """
 CLUSTERS = {  # by name of capture, how wire_cluster.py makes it
+    "bulk": ["--workload", "array:6062:866", "--threads", "2", "--mtu"],
+    "mixed": ["--workload", "mixed:22", "--threads", "2", "--mtu"],
+    "tiny": ["--workload", "tasks:2000", "--threads", "2"],
     "gso": ["--workload", "array:10000:1000", "--threads", "8"],
     "mtu": ["--workload", "array:10000:1000", "--threads", "8", "--mtu"],
     "veth": ["--workload", "array:3500:350", "--workers", "4", "--threads", "2", "--mtu"],
@@ -78,6 +85,10 @@ CLUSTERS = {  # by name of capture, how wire_cluster.py makes it
     "groupby": ["--workload", "groupby:24000000", "--threads", "2", "--mtu"],
     "control": ["--workload", "tasks:22000", "--threads", "1"],
 }
+REPEATED = {"tiny": 600_000}  # captures that are repeated, with other addresses, to this number of packets
+SLOW_ROUNDS = 2  # of tools that get only a part of the file
+LIVE_MB_S = 20  # rate at which ``daskwire live`` is fed
+CHUNK = 1 << 20  # bytes
 WARM_UP = """
 import sys, mmap
 memory = mmap.mmap(-1, 1 << 29)
@@ -143,7 +154,7 @@ def tools(python: str, beside: Path | None) -> list[Tool]:
         *(Tool(f"{name}, summary", wire, 0, ("all",), folder) for name, folder in folders.items()),
         Tool("tcpdump --count", ["tcpdump", "--count", "-nr"]),
         Tool("dpkt", [python, "-c", DPKT], 400_000),
-        Tool("tshark", ["tshark", "-T", "fields", *fields, "-r"], 200_000),
+        Tool("tshark", ["tshark", "-T", "fields", *fields, "-r"], 50_000),
         Tool("scapy", [python, "-c", SCAPY], 50_000),
     ]
     missing = [t.name for t in all_tools if shutil.which(t.command[0]) is None]
@@ -217,8 +228,10 @@ def compare(
     ]
     idle: dict[str, float] = {}
     costs: dict[str, list[Cost]] = {tool.name: [] for tool in installed}
-    for _ in range(rounds):
+    for number in range(rounds):
         for tool, (file, _, _) in jobs:
+            if tool.packets and number >= SLOW_ROUNDS:
+                continue
             idle[tool.name] = min(tool.run(tiny).cpu_s, idle.get(tool.name, math.inf))
             costs[tool.name].append(measure_warm(tool, file))
     for file in {tiny, *(file for _, (file, _, _) in jobs if file != path)}:
@@ -251,26 +264,37 @@ def _row(
     return row | (json.loads(ordered[0].output) if tool.command[-1] == WIRE else {})
 
 
+class Repeated:
+    """Copies of a capture, one after the other in time, each with its own addresses."""
+
+    def __init__(self, path: Path) -> None:
+        from daskwire.file import pcap
+        from daskwire.file.records import Progress
+        from daskwire.file.source import map_file
+
+        self._view = map_file(path)
+        records = list(pcap.blocks(self._view, Progress()))
+        self._offset = np.concatenate([r.offset for r in records])
+        self.header, self.packets = bytes(self._view[:HEADER]), len(self._offset)
+        self._span_s = int(records[-1].time_ns[-1] - records[0].time_ns[0]) // 10**9 + 1
+
+    def copy(self, number: int) -> memoryview:
+        """Return the records of a copy."""
+        data, offset = np.frombuffer(self._view, np.uint8).copy(), self._offset
+        ipv4 = offset[(data[offset + 12] == 8) & (data[offset + 13] == 0)]
+        data[ipv4 + 28] = data[ipv4 + 32] = number % 255 + 1  # third byte of both addresses
+        seconds = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))
+        seconds[offset - RECORD] += np.uint32(self._span_s * number)
+        return data[HEADER:].data
+
+
 def grow(path: Path, copies: int, out: Path) -> None:
     """Build a larger capture of copies with different addresses and times, so that all connections differ."""
-    import numpy as np
-    from daskwire.file import pcap
-    from daskwire.file.records import Progress
-    from daskwire.file.source import map_file
-
-    view = map_file(path)
-    records = list(pcap.blocks(view, Progress()))
-    offset = np.concatenate([r.offset for r in records])
-    span = int(records[-1].time_ns[-1] - records[0].time_ns[0]) // 10**9 + 1
+    repeated = Repeated(path)
     with out.open("wb") as target:
-        target.write(bytes(view[:HEADER]))
-        for copy in range(copies):
-            data = np.frombuffer(view, np.uint8).copy()
-            ipv4 = offset[(data[offset + 12] == 8) & (data[offset + 13] == 0)]
-            data[ipv4 + 28] = data[ipv4 + 32] = copy + 1  # third byte of both addresses
-            seconds = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))
-            seconds[offset - RECORD] += np.uint32(span * copy)
-            target.write(data[HEADER:].data)
+        target.write(repeated.header)
+        for number in range(copies):
+            target.write(repeated.copy(number))
 
 
 def growth(path: Path, work: Path, copies: tuple[int, ...], rounds: int) -> list[dict[str, object]]:
@@ -317,13 +341,67 @@ def cold(path: Path, rounds: int) -> dict[str, object]:
     return {"file": str(path)} | {name: round(value, 2) for name, value in row.items()}
 
 
+def live(title: str, path: Path, seconds: float) -> dict[str, object]:
+    """Feed ``daskwire live`` with copies of a capture at a fixed rate; return its largest memory."""
+    repeated, command = Repeated(path), [sys.executable, "-m", "daskwire", "live", "-"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    begin, fed, number, peak = time.monotonic(), 0, 0, {"VmRSS": 0, "RssAnon": 0}
+    process.stdin.write(repeated.header)
+    while time.monotonic() - begin < seconds:
+        part = repeated.copy(number)
+        for at in range(0, len(part), CHUNK):
+            fed += process.stdin.write(part[at : at + CHUNK])
+            time.sleep(max(begin + fed / (LIVE_MB_S * 1e6) - time.monotonic(), 0))
+            for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+                name, _, value = line.partition(":")
+                if name in peak:
+                    peak[name] = max(peak[name], int(value.split()[0]))
+            if time.monotonic() - begin >= seconds:
+                break
+        number += 1
+    spent = time.monotonic() - begin
+    out, _ = process.communicate()
+    return {
+        "capture": title, "fed_mb": round(fed / 1e6), "seconds": round(spent),
+        "rss_mb": round(peak["VmRSS"] / 1024), "anon_mb": round(peak["RssAnon"] / 1024),
+        "last": next(line for line in out.decode().splitlines()[::-1] if "packets dropped" in line),
+    }  # fmt: skip
+
+
+def print_targets(rows: list[dict[str, Any]]) -> None:
+    """Print the figures that have targets, as a Markdown table."""
+    columns = (
+        "capture", "packets", "messages", "decode, s", "x `tcpdump --count`", "summary / decode",
+        "decode: x dpkt", "summary: x dpkt", "x tshark", "memory, MB", "100 MB + 60 B per message",
+    )  # fmt: skip
+    print("", *columns, "", sep=" | ")
+    print("|---" * len(columns) + "|")
+    for title in dict.fromkeys(row["capture"] for row in rows):
+        of = {row["tool"]: row for row in rows if row["capture"] == title}
+        decode, summary, tcpdump = of["wire"], of["wire, summary"], of.get("tcpdump --count")
+        dpkt, tshark = of.get("dpkt", {}), of.get("tshark", {})
+        cells = (
+            title, f"{decode['packets']:,}", f"{decode['messages']:,}", decode["cpu_s"],
+            f"{decode['cpu_s'] / tcpdump['cpu_s']:.2f}" if tcpdump else "",
+            f"{summary['cpu_s'] / decode['cpu_s']:.2f}", dpkt.get("wire_is_times", ""),
+            dpkt.get("wire_summary_is_times", ""), tshark.get("wire_is_times", ""), summary["anon_mb"],
+            round(100 + 60 * decode["messages"] / 1e6),
+        )  # fmt: skip
+        print("", *cells, "", sep=" | ")
+
+
 def make(work: Path, dask_python: str, names: list[str]) -> dict[str, Path]:
     """Make the captures of real clusters that do not exist yet."""
     script = [sys.executable, str(ROOT / "benchmarks/wire_cluster.py"), "--python", dask_python]
-    for name in names:
-        if not (work / name / "capture.pcap").exists():
-            subprocess.run([*script, *CLUSTERS[name], "--out", str(work / name)], check=True)
-    return {name: work / name / "capture.pcap" for name in names}
+    captures = {name: work / name / "capture.pcap" for name in names}
+    for name, path in captures.items():
+        if not path.exists():
+            subprocess.run([*script, *CLUSTERS[name], "--out", str(path.parent)], check=True)
+        if name in REPEATED:
+            captures[name] = path.with_name("repeated.pcap")
+            grow(path, -(-REPEATED[name] // Repeated(path).packets), captures[name])
+    return captures
 
 
 def print_rows(rows: list[dict[str, object]]) -> None:
@@ -354,6 +432,7 @@ def main() -> None:
         "--growth", type=int, nargs="*", default=[], metavar="COPIES", help="sizes, in copies of --mtu"
     )
     parser.add_argument("--cold", action="store_true", help="also measure from a cold page cache")
+    parser.add_argument("--live", type=float, default=0, metavar="S", help="feed daskwire live for S seconds")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
@@ -365,6 +444,10 @@ def main() -> None:
         rows = compare(name, path, args.work, installed, args.rounds)
         print_rows(rows)
         results["compare"] += rows
+    print_targets(results["compare"])
+    if args.live:
+        results["live"] = [live(name, path, args.live) for name, path in captures.items()]
+        print_rows(results["live"])
     if args.growth:
         results["growth"] = growth(captures["mtu"], args.work, tuple(args.growth), args.rounds)
         print_rows(results["growth"])

@@ -44,6 +44,7 @@ class Options:
         timeout_s: end the workload after this time.
         env: environment of the nodes.
         interface: interface to capture on, in the namespace of the bridge.
+        filter: filter of the capture, empty for everything.
     """
 
     out: Path
@@ -58,6 +59,7 @@ class Options:
     timeout_s: float = 300
     env: dict[str, str] = field(default_factory=dict)
     interface: str = "br0"
+    filter: str = ""
 
 
 def sh(*argv: str) -> str:
@@ -138,7 +140,8 @@ class Cluster:
         options = self.options
         buffer = ["-B", str(options.buffer_mib * 1024), "-s", str(options.snaplen), "-n"]
         dump = ["nice", "-n", "-15", "tcpdump", "-i", options.interface, *buffer]
-        process = self.start("switch", [*dump, "-w", str(options.out / "capture.pcap")], "tcpdump.log")
+        dump += ["-w", str(options.out / "capture.pcap"), *([options.filter] if options.filter else [])]
+        process = self.start("switch", dump, "tcpdump.log")
         time.sleep(0.5)
         return process
 

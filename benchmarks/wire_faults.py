@@ -1,12 +1,13 @@
 """Benchmark ``daskwire problems`` blindly: inject faults into real clusters, and judge the answers.
 
-    python benchmarks/wire_faults.py capture DIR [--only slow-link loss] [--levels 0 2]
+    python benchmarks/wire_faults.py capture DIR --seed 7 [--only slow-link loss] [--levels 0 2]
     python benchmarks/wire_faults.py judge DIR
 
 ``capture`` runs a cluster in network namespaces for each fault at three severities, and healthy clusters, and
-writes DIR/NAME/capture.pcap with the expected kinds in expected.json. ``judge`` gives only the captures to
-daskwire and compares: the first problem must be of an expected kind; a healthy capture must have none. Needs
-root, iproute2, nftables, ethtool and tcpdump.
+writes DIR/NAME/capture.pcap with the expected kinds and nodes in expected.json. The seed selects the nodes,
+the severities within their range, and the healthy workloads, so captures with a new seed are blind.
+``judge`` gives only the captures to daskwire and compares: the first problem must be of an expected kind; a
+healthy capture must have none. Needs root, iproute2, nftables, ethtool and tcpdump.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import random
 import shutil
 import signal
 import socket
@@ -30,9 +32,18 @@ from typing import Any
 from wire_cluster import Cluster, Options, sh, stop
 
 SECONDS = 9  # of the workload
-VICTIM, PEER = "worker-2", "worker-1"
+SPREAD = 1.2  # severities are multiplied by a random factor of at most this
 Rule = tuple[str, str, str]  # node, hook, rule of nftables
-Inject = Callable[[Cluster, Any], AbstractContextManager[None]]
+
+
+class Target(Cluster):
+    """A cluster with a fault at one of its workers, the victim, or between it and a peer."""
+
+    victim = "worker-2"
+    peer = "worker-1"
+
+
+Inject = Callable[[Target, Any], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
@@ -43,20 +54,22 @@ class Fault:
         name: name of the captures.
         kinds: kinds of problems that are correct answers.
         levels: the three severities, mild first.
+        node: the node that a correct answer names, empty for any.
         before: applied before the cluster starts, until it has stopped.
         during: applied for a while during the workload.
-        options: changes of the cluster's options, by severity.
+        options: changes of the cluster's options, by severity and victim.
     """
 
     name: str
     kinds: tuple[str, ...]
     levels: tuple[Any, ...]
+    node: str = "victim"
     before: Inject | None = None
     during: Inject | None = None
-    options: Callable[[Any], dict[str, Any]] = field(default=lambda level: {})
+    options: Callable[[Any, str], dict[str, Any]] = field(default=lambda level, victim: {})
 
 
-def nft(cluster: Cluster, node: str, hook: str, rule: str, table: str = "fault") -> None:
+def nft(cluster: Target, node: str, hook: str, rule: str, table: str = "fault") -> None:
     """Add a rule in a table of its own; ``hook`` is a chain's hook, or ``DEVICE ingress|egress``."""
     device, _, direction = hook.partition(" ")
     if direction:
@@ -75,28 +88,28 @@ def shaped(rate: Callable[[Any], list[str]]) -> Inject:
     """Shape what the victim sends with a token bucket."""
 
     @contextlib.contextmanager
-    def inject(cluster: Cluster, level: Any) -> Iterator[None]:
-        cluster.run_in(VICTIM, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *rate(level))
+    def inject(cluster: Target, level: Any) -> Iterator[None]:
+        cluster.run_in(cluster.victim, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *rate(level))
         yield
 
     return inject
 
 
 @contextlib.contextmanager
-def bloated(cluster: Cluster, limit: str) -> Iterator[None]:
+def bloated(cluster: Target, limit: float) -> Iterator[None]:
     """Give the switch's ports to all workers a low rate and a long queue of ``limit`` bytes."""
-    bucket = ["rate", "60mbit", "burst", "64kb", "limit", limit]
+    bucket = ["rate", "60mbit", "burst", "64kb", "limit", str(round(limit))]
     for node in cluster.nodes:
         if node.startswith("worker"):
             cluster.run_in("switch", "tc", "qdisc", "add", "dev", cluster.port(node), "root", "tbf", *bucket)
     yield
 
 
-def filtered(rules: Callable[[Cluster, Any], list[Rule]]) -> Inject:
+def filtered(rules: Callable[[Target, Any], list[Rule]]) -> Inject:
     """Filter packets with nftables."""
 
     @contextlib.contextmanager
-    def inject(cluster: Cluster, level: Any) -> Iterator[None]:
+    def inject(cluster: Target, level: Any) -> Iterator[None]:
         for number, rule in enumerate(rules(cluster, level)):
             nft(cluster, *rule, f"fault{number}")
         yield
@@ -104,11 +117,11 @@ def filtered(rules: Callable[[Cluster, Any], list[Rule]]) -> Inject:
     return inject
 
 
-def outage(rules: Callable[[Cluster], list[Rule]]) -> Inject:
+def outage(rules: Callable[[Target], list[Rule]]) -> Inject:
     """Filter packets for ``level`` seconds."""
 
     @contextlib.contextmanager
-    def inject(cluster: Cluster, level: float) -> Iterator[None]:
+    def inject(cluster: Target, level: float) -> Iterator[None]:
         for number, rule in enumerate(rules(cluster)):
             nft(cluster, *rule, f"fault{number}")
         time.sleep(level)
@@ -119,31 +132,42 @@ def outage(rules: Callable[[Cluster], list[Rule]]) -> Inject:
     return inject
 
 
-def dropped(cluster: Cluster) -> list[Rule]:
+def dropped(cluster: Target) -> list[Rule]:
     """Drop everything from and to the victim at the switch: its own TCP would notice local drops."""
-    port = cluster.port(VICTIM)
+    port = cluster.port(cluster.victim)
     return [("switch", f"{port} ingress", "drop"), ("switch", f"{port} egress", "drop")]
 
 
-@contextlib.contextmanager
-def reordered(cluster: Cluster, level: int) -> Iterator[None]:
-    """Send a share of the victim's packets through a slower link in parallel."""
+def detour(cluster: Target, match: str, mbit: float, burst: str) -> None:
+    """Send the matching packets of the victim through a slower link in parallel."""
     link = ["ip", "-n", cluster.switch, "link"]
     sh(*link, "add", "slow0", "type", "veth", "peer", "name", "slow1")
     sh(*link, "set", "slow1", "master", "br0", "up")
     sh(*link, "set", "slow0", "up")
     cluster.run_in("switch", "bridge", "link", "set", "dev", "slow1", "learning", "off", "flood", "off")
-    bucket = ["rate", "60mbit", "burst", "1600", "limit", "400000"]
+    bucket = ["rate", f"{mbit}mbit", "burst", burst, "limit", "400000"]
     cluster.run_in("switch", "tc", "qdisc", "add", "dev", "slow0", "root", "tbf", *bucket)
-    rule = f"numgen random mod 1000 < {level} fwd to slow0"
-    nft(cluster, "switch", f"{cluster.port(VICTIM)} ingress", rule)
+    nft(cluster, "switch", f"{cluster.port(cluster.victim)} ingress", f"{match} fwd to slow0")
+
+
+@contextlib.contextmanager
+def reordered(cluster: Target, level: float) -> Iterator[None]:
+    """Send a share of the victim's packets through a slower link in parallel."""
+    detour(cluster, f"numgen random mod 1000 < {round(level)}", 60, "1600")
     yield
 
 
 @contextlib.contextmanager
-def stopped(cluster: Cluster, level: float) -> Iterator[None]:
+def slow_pair(cluster: Target, level: float) -> Iterator[None]:
+    """Send what the victim sends to its peer through a slow link."""
+    detour(cluster, f"ip daddr {cluster.nodes[cluster.peer]}", level, "64kb")
+    yield
+
+
+@contextlib.contextmanager
+def stopped(cluster: Target, level: float) -> Iterator[None]:
     """Stop the victim's process for a while."""
-    process = cluster.processes[VICTIM]
+    process = cluster.processes[cluster.victim]
     process.send_signal(signal.SIGSTOP)
     time.sleep(level)
     process.send_signal(signal.SIGCONT)
@@ -151,25 +175,25 @@ def stopped(cluster: Cluster, level: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def killed(cluster: Cluster, level: float) -> Iterator[None]:
+def killed(cluster: Target, level: float) -> Iterator[None]:
     """Kill the victim's process; its host refuses connections from then on."""
     time.sleep(level)
-    cluster.processes[VICTIM].kill()
+    cluster.processes[cluster.victim].kill()
     yield
 
 
 @contextlib.contextmanager
-def cut_off(cluster: Cluster, level: float) -> Iterator[None]:
+def cut_off(cluster: Target, level: float) -> Iterator[None]:
     """Cut the victim's host off for good: nobody learns that its process has ended."""
     time.sleep(level)
     for number, rule in enumerate(dropped(cluster)):
         nft(cluster, *rule, f"fault{number}")
-    cluster.processes[VICTIM].kill()
+    cluster.processes[cluster.victim].kill()
     yield
 
 
 @contextlib.contextmanager
-def intruder(cluster: Cluster, level: float) -> Iterator[None]:
+def intruder(cluster: Target, level: float) -> Iterator[None]:
     """Give another host the victim's address; it announces it every ``level`` seconds."""
     name = f"{cluster.tag}-intruder"
     sh("ip", "netns", "add", name)
@@ -177,9 +201,16 @@ def intruder(cluster: Cluster, level: float) -> Iterator[None]:
         link = ["ip", "-n", cluster.switch, "link"]
         sh(*link, "add", "pi", "type", "veth", "peer", "name", "eth0", "netns", name)
         sh(*link, "set", "pi", "master", "br0", "up")
-        sh("ip", "-n", name, "addr", "add", f"{cluster.nodes[VICTIM]}/24", "dev", "eth0")
+        sh("ip", "-n", name, "addr", "add", f"{cluster.nodes[cluster.victim]}/24", "dev", "eth0")
         sh("ip", "-n", name, "link", "set", "eth0", "up")
-        announce = [sys.executable, __file__, "announce", cluster.nodes[VICTIM], "--every", str(level)]
+        announce = [
+            sys.executable,
+            __file__,
+            "announce",
+            cluster.nodes[cluster.victim],
+            "--every",
+            str(level),
+        ]
         process = subprocess.Popen(["ip", "netns", "exec", name, *announce])
         time.sleep(4)
         stop(process)
@@ -199,7 +230,7 @@ def announce(address: str, every_s: float) -> None:
         time.sleep(every_s)
 
 
-def second_network(cluster: Cluster, rate: str, nodes: tuple[str, ...]) -> None:
+def second_network(cluster: Target, rate_mbit: float, nodes: tuple[str, ...]) -> None:
     """Connect nodes to a second bridge, with addresses in 10.88.7.0/24 and a slow link."""
     link = ["ip", "-n", cluster.switch, "link"]
     sh(*link, "add", "br1", "type", "bridge")
@@ -213,109 +244,151 @@ def second_network(cluster: Cluster, rate: str, nodes: tuple[str, ...]) -> None:
         sh("ip", "-n", namespace, "link", "set", "eth1", "up")
         for name in ("all", "eth0", "eth1"):
             cluster.run_in(node, "sysctl", "-qw", f"net.ipv4.conf.{name}.rp_filter=0")
-        if rate:
-            cluster.run_in(
-                node, "tc", "qdisc", "add", "dev", "eth1", "root", "tbf", "rate", rate, "burst", "64kb",
-                "latency", "50ms",
-            )  # fmt: skip
+        if rate_mbit:
+            bucket = ["rate", f"{rate_mbit}mbit", "burst", "64kb", "latency", "50ms"]
+            cluster.run_in(node, "tc", "qdisc", "add", "dev", "eth1", "root", "tbf", *bucket)
 
 
 @contextlib.contextmanager
-def asymmetric(cluster: Cluster, level: tuple[str, ...]) -> Iterator[None]:
+def asymmetric(cluster: Target, level: str) -> Iterator[None]:
     """Route what some nodes send to the victim over a second bridge, which is not captured."""
-    second_network(cluster, "", (*level, VICTIM))
-    for node in level:
-        route = [f"{cluster.nodes[VICTIM]}/32", "via", cluster.nodes[VICTIM].replace("10.99.7", "10.88.7")]
+    workers = [node for node in cluster.nodes if node.startswith("worker") and node != cluster.victim]
+    nodes = [*workers, "scheduler"][: int(level)]
+    second_network(cluster, 0, (*nodes, cluster.victim))
+    for node in nodes:
+        route = [
+            f"{cluster.nodes[cluster.victim]}/32",
+            "via",
+            cluster.nodes[cluster.victim].replace("10.99.7", "10.88.7"),
+        ]
         sh("ip", "-n", cluster.namespace(node), "route", "add", *route, "dev", "eth1")
     yield
 
 
 @contextlib.contextmanager
-def management_network(cluster: Cluster, level: str) -> Iterator[None]:
+def management_network(cluster: Target, level: float) -> Iterator[None]:
     """Let the victim announce its address on a second, slower network, which the others reach as well."""
     second_network(cluster, level, tuple(cluster.nodes))
-    cluster.listen[VICTIM] = cluster.nodes[VICTIM].replace("10.99.7", "10.88.7")
+    cluster.listen[cluster.victim] = cluster.nodes[cluster.victim].replace("10.99.7", "10.88.7")
     yield
 
 
-def oversized(cluster: Cluster, level: int) -> list[Rule]:
+def oversized(cluster: Target, level: float) -> list[Rule]:
     """Drop the victim's packets to a peer that are larger than ``level`` bytes."""
-    rule = f"ip saddr {cluster.nodes[VICTIM]} meta length > {level} drop"
-    return [(PEER, "eth0 ingress", rule)]
+    rule = f"ip saddr {cluster.nodes[cluster.victim]} meta length > {round(level)} drop"
+    return [(cluster.peer, "eth0 ingress", rule)]
 
 
-def lossy(cluster: Cluster, level: tuple[int, str]) -> list[Rule]:
+def lossy(cluster: Target, level: tuple[float, str]) -> list[Rule]:
     """Drop a share of the packets, from the victim (before the capture point) or to it (behind it)."""
     per_mille, side = level
-    hook = ("switch", f"{cluster.port(VICTIM)} ingress") if side == "before" else (VICTIM, "eth0 ingress")
-    return [(*hook, f"numgen random mod 1000 < {per_mille} drop")]
+    hook = (
+        ("switch", f"{cluster.port(cluster.victim)} ingress")
+        if side == "before"
+        else (cluster.victim, "eth0 ingress")
+    )
+    return [(*hook, f"numgen random mod 1000 < {round(per_mille)} drop")]
 
 
-def refusing(cluster: Cluster) -> list[Rule]:
+def refusing(cluster: Target) -> list[Rule]:
     """Let the scheduler's host reset the victim's connections."""
-    rule = f"ip saddr {cluster.nodes[VICTIM]} tcp dport 8786 reject with tcp reset"
+    rule = f"ip saddr {cluster.nodes[cluster.victim]} tcp dport 8786 reject with tcp reset"
     return [("scheduler", "input", rule)]
 
 
-def silent(cluster: Cluster) -> list[Rule]:
+def silent(cluster: Target) -> list[Rule]:
     """Drop all SYNs to the victim."""
-    return [(VICTIM, "input", "tcp flags & (syn|ack) == syn drop")]
+    return [(cluster.victim, "input", "tcp flags & (syn|ack) == syn drop")]
 
 
-def blocked(node: str) -> Callable[[Any], dict[str, Any]]:
+def blocked(level: float, node: str) -> dict[str, Any]:
     """Block an event loop for ``level`` seconds, several times."""
-    return lambda level: {"env": {"WIRE_BLOCK": f"{node}:{level}:{max(1, int(4 / level))}"}}
+    return {"env": {"WIRE_BLOCK": f"{node}:{level}:{max(1, int(4 / level))}"}}
 
 
-def mtu(_: Any) -> dict[str, Any]:
+def mtu(*_: Any) -> dict[str, Any]:
     return {"mtu": True}
 
 
 FAULTS = (
-    Fault("slow-link", ("slow link",), ("80mbit", "30mbit", "8mbit"),
-          before=shaped(lambda rate: ["rate", rate, "burst", "64kb", "latency", "20ms"])),
+    Fault("slow-link", ("slow link",), (80, 30, 8),
+          before=shaped(lambda mbit: ["rate", f"{mbit}mbit", "burst", "64kb", "latency", "20ms"])),
+    Fault("slow-pair", ("slow link",), (60, 25, 8), before=slow_pair),
     Fault("loss", ("loss",), ((5, "before"), (20, "behind"), (50, "before")), before=filtered(lossy),
           options=mtu),
     Fault("reordering", ("reordering",), (20, 60, 200), before=reordered, options=mtu),
-    Fault("mtu-black-hole", ("MTU black hole",), (1400, 1200, 600),
-          before=filtered(oversized), options=mtu),
+    Fault("mtu-black-hole", ("MTU black hole",), (1200, 1000, 600),
+          during=filtered(oversized), options=mtu),
     Fault("duplicate-ip", ("duplicate IP",), (3.0, 1.0, 0.3), during=intruder),
-    Fault("asymmetric-path", ("asymmetric path",),
-          ((PEER,), (PEER, "worker-3"), (PEER, "worker-3", "scheduler")), before=asymmetric),
+    Fault("asymmetric-path", ("asymmetric path",), ("1", "2", "3"), before=asymmetric),
     Fault("half-open", ("half-open connection",), (4.0, 2.0, 0.5), during=cut_off),
     Fault("reset", ("mid-stream reset",), (0.05, 0.3, 1.0), during=outage(refusing)),
     Fault("zero-window", ("zero window", "blocked worker loop"), (1.5, 3.0, 6.0), during=stopped),
-    Fault("delayed-acks", ("delayed ACKs",), (1, 1, 1), options=lambda _: {"env": {"WIRE_NAGLE": "1"}}),
-    Fault("bufferbloat", ("bufferbloat",), ("1000000", "3000000", "8000000"),
-          before=bloated, options=lambda _: {"workload": "array:4000:500"}),
+    Fault("delayed-acks", ("delayed ACKs",), (0.3, 0.6, 1.0), "",
+          options=lambda share, _: {"env": {"WIRE_NAGLE": str(share)}}),
+    Fault("bufferbloat", ("bufferbloat",), (1e6, 3e6, 8e6), "",
+          before=bloated, options=lambda *_: {"workload": "array:4000:500"}),
     Fault("time-outs", ("retransmission time-outs",), (1.0, 2.0, 4.0), during=outage(dropped)),
     Fault("refused", ("refused connects", "mid-stream reset"), (2.0, 1.0, 0.2), during=killed),
     Fault("unanswered", ("unanswered connects",), (2.0, 4.0, 7.0), during=outage(silent),
-          options=lambda _: {"env": {"WIRE_RECONNECT": "1"}}),
-    Fault("wrong-interface", ("wrong interface",), ("100mbit", "30mbit", "8mbit"),
-          before=management_network, options=lambda _: {"interface": "any"}),
-    Fault("scheduler-loop", ("slow scheduler loop",), (0.7, 1.5, 4.0), options=blocked("scheduler")),
-    Fault("late-heartbeats", ("late heartbeats",), (4, 8, 16),
-          options=lambda level: {"env": {"WIRE_HEARTBEAT": str(level)}}),
-    Fault("worker-loop", ("blocked worker loop", "zero window"), (1.5, 3.0, 6.0), options=blocked(VICTIM)),
-    Fault("tls", ("TLS without keys",), (1, 2, 3), options=lambda _: {"protocol": "tls"}),
-    Fault("capture-point", ("wrong capture point",), ("p0", "p2", "p3"),
-          options=lambda port: {"interface": port}),
+          options=lambda *_: {"env": {"WIRE_RECONNECT": "1"}}),
+    Fault("wrong-interface", ("wrong interface",), (100, 30, 8),
+          before=management_network, options=lambda *_: {"interface": "any"}),
+    Fault("scheduler-loop", ("slow scheduler loop",), (0.7, 1.5, 4.0), "scheduler",
+          options=lambda level, _: blocked(level, "scheduler")),
+    Fault("late-heartbeats", ("late heartbeats",), (4, 8, 16), "",
+          options=lambda level, _: {"env": {"WIRE_HEARTBEAT": str(level)}}),
+    Fault("worker-loop", ("blocked worker loop", "zero window"), (1.5, 3.0, 6.0), options=blocked),
+    Fault("tls", ("TLS without keys",), ("1", "2", "3"), "",
+          options=lambda workers, _: {"protocol": "tls", "workers": int(workers)}),
+    Fault("capture-point", ("wrong capture point",), ("p0", "p2", "p3"), "",
+          options=lambda port, _: {"interface": port}),
+    Fault("capture-loss", ("incomplete capture",), ("0x3f", "0x0f", "0x03"), "",  # of IP identifications
+          options=lambda mask, _: {"filter": f"not ip or ip[4:2] & {mask} != 0"}),
+    Fault("snaplen", ("incomplete capture",), (500, 250, 100), "",
+          options=lambda size, _: {"snaplen": round(size)}),
 )  # fmt: skip
-HEALTHY: dict[str, dict[str, Any]] = {
-    "mixed": {}, "mixed-mtu": {"mtu": True}, "mixed-4": {"workers": 4},
-    "array": {"workload": "array:4000:500"},
-    "array-mtu": {"workload": "array:3000:500", "mtu": True}, "tasks": {"workload": "tasks:3000"},
-    "shuffle": {"workload": "shuffle:2400000"}, "groupby": {"workload": "groupby:2400000", "mtu": True},
-    "one-worker": {"workers": 1}, "websocket": {"protocol": "ws"},
-}  # fmt: skip
 
 
-def record(out: Path, kinds: tuple[str, ...], fault: Fault | None, level: Any, **changes: Any) -> None:
-    """Run a cluster with a fault under tcpdump, and note the expected kinds."""
+def healthy(chance: random.Random) -> dict[str, dict[str, Any]]:
+    """Return the options of ten healthy clusters."""
+
+    def array(sizes: range) -> str:
+        return f"array:{chance.choice(sizes)}:500"
+
+    frame = chance.randrange(1_500_000, 3_500_000)
+    return {
+        "mixed": {}, "mixed-mtu": {"mtu": True}, "mixed-4": {"workers": 4},
+        "array": {"workload": array(range(3000, 5000, 500))},
+        "array-mtu": {"workload": array(range(2500, 4000, 500)), "mtu": True},
+        "tasks": {"workload": f"tasks:{chance.randrange(2000, 5000)}"},
+        "shuffle": {"workload": f"shuffle:{frame}"}, "groupby": {"workload": f"groupby:{frame}", "mtu": True},
+        "one-worker": {"workers": 1, "threads": chance.choice((1, 2, 4))}, "websocket": {"protocol": "ws"},
+    }  # fmt: skip
+
+
+def varied(level: Any, chance: random.Random) -> Any:
+    """Multiply the numbers of a severity by a random factor."""
+    if isinstance(level, tuple):
+        return tuple(varied(part, chance) for part in level)
+    if isinstance(level, str):
+        return level
+    return round(level * SPREAD ** chance.uniform(-1, 1), 3)
+
+
+def record(
+    out: Path, fault: Fault | None, level: Any, chance: random.Random, changes: dict[str, Any]
+) -> None:
+    """Run a cluster with a fault under tcpdump, and note the expected kinds and node."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    cluster = Cluster(Options(out, **{"workload": f"mixed:{SECONDS}", "timeout_s": SECONDS + 200, **changes}))
+    workers = [f"worker-{number}" for number in (1, 2, 3)]
+    victim, peer = chance.sample(workers, 2)
+    if fault:
+        changes = fault.options(level, victim)
+    options = Options(out, **{"workload": f"mixed:{SECONDS}", "timeout_s": SECONDS + 200, **changes})
+    cluster = Target(options)
+    cluster.victim, cluster.peer = victim, peer
     with cluster.network(), contextlib.ExitStack() as stack:
         if fault and fault.before:
             stack.enter_context(fault.before(cluster, level))
@@ -338,49 +411,61 @@ def record(out: Path, kinds: tuple[str, ...], fault: Fault | None, level: Any, *
     if cluster.options.workload.startswith("mixed") and not (out / "client.running").exists():
         print(f"{out.name}: the workload did not start", file=sys.stderr)
         return
-    (out / "expected.json").write_text(json.dumps({"kinds": kinds, "level": str(level)}))
+    node = victim if fault and fault.node == "victim" else fault.node if fault else ""
+    expected = {"kinds": fault.kinds if fault else (), "node": node, "level": str(level)}
+    (out / "expected.json").write_text(json.dumps(expected))
 
 
-def record_all(folder: Path, only: list[str], levels: list[int]) -> None:
+def record_all(folder: Path, only: list[str], levels: list[int], seed: int) -> None:
     """Make the captures that do not exist yet."""
     for fault in FAULTS:
         for number in levels:
             out = folder / f"{fault.name}-{number}"
             if (not only or fault.name in only) and not (out / "expected.json").exists():
-                level = fault.levels[number]
-                print(out.name, flush=True)
-                record(out, fault.kinds, fault, level, **fault.options(level))
-    for name, changes in HEALTHY.items():
+                chance = random.Random(f"{seed} {out.name}")
+                level = varied(fault.levels[number], chance)
+                print(out.name, level, flush=True)
+                record(out, fault, level, chance, {})
+    for name, changes in healthy(random.Random(seed)).items():
         out = folder / f"healthy-{name}"
         if (not only or "healthy" in only) and not (out / "expected.json").exists():
-            print(out.name, flush=True)
-            record(out, (), None, None, **changes)
+            print(out.name, changes, flush=True)
+            record(out, None, None, random.Random(f"{seed} {name}"), changes)
 
 
 def judge(folder: Path) -> bool:
     """Compare the first problem of each capture with the expected kinds; print a table."""
-    rows = []
-    for expected in sorted(folder.glob("*/expected.json")):
-        kinds = json.loads(expected.read_text())["kinds"]
+    rows: list[tuple[str, bool, bool]] = []
+    for path in sorted(folder.glob("*/expected.json")):
+        expected, name = json.loads(path.read_text()), path.parent.name
         command = [
             sys.executable,
             "-m",
             "daskwire",
             "problems",
             "--json",
-            str(expected.with_name("capture.pcap")),
+            str(path.with_name("capture.pcap")),
         ]
         output = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        problems = [row["problem"] for row in output["rows"] if row["severity"] == "problem"]
-        correct = (problems[:1] == []) if not kinds else bool(problems) and problems[0] in kinds
-        rows.append((expected.parent.name, correct, ", ".join(problems[:3]) or "no problem"))
-    for name, correct, answer in rows:
-        print(f"{'ok   ' if correct else 'WRONG'} {name:22} {answer}")
-    faults = [correct for name, correct, _ in rows if not name.startswith("healthy")]
-    healthy = [correct for name, correct, _ in rows if name.startswith("healthy")]
-    print(f"\nfaults: first problem correct in {sum(faults)} of {len(faults)} captures")
-    print(f"healthy: no false alarm in {sum(healthy)} of {len(healthy)} captures")
-    return all(healthy) and sum(faults) >= 0.9 * len(faults)
+        problems = [row for row in output["rows"] if row["severity"] == "problem"]
+        first = problems[0] if problems else {"problem": "no problem", "source": "", "destination": ""}
+        correct = first["problem"] in (expected["kinds"] or ["no problem"])
+        nodes = ("", first["source"], first["destination"])
+        rows.append((name, correct, correct and expected["node"] in nodes))
+        answer = "; ".join(
+            f"{row['problem']} {row['source']}>{row['destination']} {row['cost_s']}" for row in problems[:3]
+        )
+        wanted = (
+            f"  (level {expected['level']}, {expected['node'] or 'any node'})" if expected["kinds"] else ""
+        )
+        print(f"{'ok   ' if correct else 'WRONG'} {name:22} {answer or 'no problem'}{wanted}")
+    faults = [row for row in rows if not row[0].startswith("healthy")]
+    clean = [row for row in rows if row[0].startswith("healthy")]
+    right = sum(correct for _, correct, _ in faults)
+    print(f"\nfaults: first problem correct in {right} of {len(faults)} captures")
+    print(f"node: also correct in {sum(located for _, _, located in faults)} of them")
+    print(f"healthy: no false alarm in {sum(correct for _, correct, _ in clean)} of {len(clean)} captures")
+    return all(correct for _, correct, _ in clean) and right >= 0.9 * len(faults)
 
 
 def main() -> None:
@@ -392,6 +477,7 @@ def main() -> None:
     capture.add_argument("folder", type=Path)
     capture.add_argument("--only", nargs="+", default=[])
     capture.add_argument("--levels", nargs="+", type=int, default=[0, 1, 2])
+    capture.add_argument("--seed", type=int, default=1)
     judging = commands.add_parser("judge", help="compare the answers of daskwire")
     judging.add_argument("folder", type=Path)
     announcing = commands.add_parser("announce", help="(used by the benchmark itself)")
@@ -399,7 +485,7 @@ def main() -> None:
     announcing.add_argument("--every", type=float, default=1.0)
     args = parser.parse_args()
     if args.command == "capture":
-        record_all(args.folder.resolve(), args.only, args.levels)
+        record_all(args.folder.resolve(), args.only, args.levels, args.seed)
     elif args.command == "announce":
         announce(args.address, args.every)
     elif not judge(args.folder):

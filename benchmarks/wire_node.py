@@ -10,6 +10,7 @@ import collections
 import json
 import os
 import pathlib
+import random
 import signal
 import sys
 
@@ -113,8 +114,8 @@ async def scheduler(address, path):
         await run_until_sigterm(path, lambda: node.stream_comms)
 
 
-def write_in_parts():
-    """Make every message two small writes with Nagle's algorithm, as a careless program does."""
+def write_in_parts(share):
+    """Make a share of the messages two small writes with Nagle's algorithm, as a careless program does."""
     connect = tcp.TCP.__init__
 
     def init(self, stream, *args, **kwargs):
@@ -124,7 +125,7 @@ def write_in_parts():
 
         def in_parts(data):
             data = bytes(data)
-            if 64 < len(data) < 1400:
+            if 64 < len(data) < 1400 and random.random() < share:
                 write(data[:32])
                 data = data[32:]
             return write(data)
@@ -303,7 +304,7 @@ def main():
     role, address, path = sys.argv[1:4]
     watch_writes()
     if os.environ.get("WIRE_NAGLE"):
-        write_in_parts()
+        write_in_parts(float(os.environ["WIRE_NAGLE"]))
     if role == "client":
         run_client(address, path, sys.argv[4])
     asyncio.get_event_loop().run_until_complete(

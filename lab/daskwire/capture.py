@@ -149,8 +149,8 @@ class Capture:
 
     def decoded(self, *ops: str) -> Iterator[tuple[int, str, dict[Any, Any]]]:
         """Yield message, op and fields of every occurrence of some ops, in time order."""
-        names = zip(self.messages.op_message.tolist(), self.messages.op_name, strict=True)
-        for message in sorted({message for message, op in names if op in ops}):
+        rows = self.messages.ops_named(ops)
+        for message in np.unique(self.messages.op_message[rows]).tolist():
             body = self.content(message)
             for fields in body if isinstance(body, tuple) else (body,):
                 if isinstance(fields, dict) and fields.get("op") in ops:

@@ -2,15 +2,20 @@
 
 Between polls only the segments of incomplete messages are stored. Position 0 of each flow moves to the end of
 its last complete message, so streams of any length can be followed. Missing bytes count as lost when later
-bytes are PATIENCE_NS old. TLS and WebSocket connections are not decoded.
+bytes are PATIENCE_NS old. Of more than MOST_CONNECTIONS connections, those that were idle longest are
+forgotten; if such a connection goes on, it is recognised again. TLS and WebSocket connections are not
+decoded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from daskwire.dask.conversations import Forms, streams_of
 from daskwire.dask.framing import Generation, recognise
@@ -24,6 +29,7 @@ from daskwire.file.records import Progress
 from daskwire.file.source import map_open
 from daskwire.net.headers import parse_segments
 from daskwire.net.layers import Shared
+from daskwire.net.macs import Macs
 from daskwire.net.segments import ACK, SYN, Segments, concatenate, sort_by_time
 from daskwire.net.stream import Stream, arrival
 from daskwire.net.tcp import reassemble
@@ -31,7 +37,11 @@ from daskwire.net.tunnels import TUNNEL_PORTS
 
 PATIENCE_NS = 2_000_000_000
 FIRST_MESSAGE = 4096  # bytes; a longer stream that does not begin with a Dask message is not Dask
+MOST_CONNECTIONS = 100_000  # of any kind; each occupies a few hundred bytes
 ROOM = 1 << 50  # bytes of address space that are reserved for the growing file
+
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -56,15 +66,16 @@ class Following:
 class Follower:
     """Reads a growing file. Each ``poll`` returns the messages that became complete since the last one."""
 
-    def __init__(self, path: Path, name: str = "") -> None:
+    def __init__(self, path: Path, name: str = "", tunnel_ports: Mapping[int, str] | None = None) -> None:
         self.path, self.name = path, name or str(path)
-        self._shared = Shared(TUNNEL_PORTS)
+        self._shared = Shared({**TUNNEL_PORTS, **(tunnel_ports or {})})
         self._progress = Progress()
         self._memory = Memory()
         self._base = self._memory.add(memoryview(b""), ROOM)
         self._unfinished = concatenate([])
         self._flows: dict[int, Following] = {}
         self._syn_seq: dict[int, int] = {}  # flow -> sequence number of its SYN
+        self._active_ns = np.zeros(0, np.int64)  # when each connection was last active
         self._newest_ns = 0
         self._size = 0
 
@@ -77,7 +88,10 @@ class Follower:
         Raises:
             WireError: the file cannot be read.
         """
+        if len(self._shared.connections) > MOST_CONNECTIONS:
+            self._forget_idle()
         new = self._read()
+        self._note_active(new)
         self._forget_reopened(new)
         segments = concatenate([part for part in (self._unfinished, new) if len(part)])
         if not len(segments):
@@ -98,6 +112,27 @@ class Follower:
         needed = pieces.start + pieces.length > np.repeat(decoded, np.diff(pieces.begin))
         self._unfinished = segments.take(np.sort(pieces.row[needed]))
         return sorted(messages, key=lambda message: message.time_ns)
+
+    def _note_active(self, new: Segments) -> None:
+        more = len(self._shared.connections) - len(self._active_ns)
+        self._active_ns = np.append(self._active_ns, np.zeros(more, np.int64))
+        self._active_ns[new.flow >> 1] = new.time_ns
+
+    def _forget_idle(self) -> None:
+        """Forget half of the connections, those without Dask first, and renumber the others."""
+        has_dask = np.zeros(len(self._active_ns), bool)
+        has_dask[[flow >> 1 for flow in self._flows]] = True
+        kept = np.sort(np.lexsort((self._active_ns, has_dask))[-(MOST_CONNECTIONS // 2) :])
+        place = np.full(len(self._active_ns), -1, np.int32)
+        place[kept] = np.arange(len(kept))
+        connections = self._shared.connections.subset(kept.tolist())
+        self._shared = replace(self._shared, connections=connections, macs=Macs())
+        self._active_ns = self._active_ns[kept]
+        self._flows = _renumbered(self._flows, place)
+        self._syn_seq = _renumbered(self._syn_seq, place)
+        unfinished = self._unfinished.take(place[self._unfinished.flow >> 1] >= 0)
+        unfinished.flow[:] = 2 * place[unfinished.flow >> 1] + (unfinished.flow & 1)
+        self._unfinished = unfinished
 
     def _forget_reopened(self, new: Segments) -> None:
         """Forget a connection when a SYN with another sequence number reuses its ports."""
@@ -213,3 +248,12 @@ def _messages(flow: int, stream: Stream, framed: Framed) -> list[NewMessage]:
             zip(times, rows[:, 1].tolist(), contents.kind, strict=True)
         )
     ]
+
+
+def _renumbered(by_flow: dict[int, Value], place: npt.NDArray[np.int32]) -> dict[int, Value]:
+    """Return a dict with the new numbers of flows; ``place`` has those of connections, -1 if forgotten."""
+    return {
+        2 * int(place[flow >> 1]) + (flow & 1): value
+        for flow, value in by_flow.items()
+        if place[flow >> 1] >= 0
+    }

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import daskwire
 import pytest
+from daskwire.problems.finding import Finding, display_filter
+from daskwire.problems.kinds import KINDS
 
 from tests.unit.daskwire.build import DATA, GOLDEN
 from tests.unit.daskwire.conftest import golden_capture
@@ -89,3 +91,13 @@ def test_tcp_figures_match_tshark() -> None:
     assert sum(int(row[0]) for row in rows) == sum(flows["payload_bytes"])
     assert sum(row[1] == "1" for row in rows) == sum(flows["retransmitted"])
     assert len(rows) == sum(flows["packets"])
+
+
+def test_tshark_accepts_the_display_filters_of_all_problems() -> None:
+    connections = golden_capture("g3-2026.8.0").connections
+    findings = [Finding(kind, "", when=(10**18, 10**18 + 1), flows=(0, 2)) for kind in KINDS]
+    filters = [display_filter(finding, connections) for finding in findings]
+    assert len(set(filters)) > 10
+    assert tshark("g3-2026.8.0", "-Y", " || ".join(f"({text})" for text in filters)) == []  # another time
+    everything = [kind.filter for kind in KINDS.values() if kind.filter]
+    assert tshark("g3-2026.8.0", "-Y", " || ".join(f"({text})" for text in everything))

@@ -1,13 +1,14 @@
 """The content of messages in a few bytes each: kind, op names, task keys, and what ``reports`` notes.
 
 Other fields are decoded again when a table needs them: keeping all messages decoded would need much more
-memory than the capture itself.
+memory than the capture itself. Names of ops and keys of tasks are interned, because each occurs many times.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from sys import intern
 from typing import Any
 
 from daskwire.dask.messagepack import UndecodableError, name, text, unpack
@@ -73,17 +74,17 @@ class Contents:
         self.kind.append(MessageKind.BATCH)
         for item in batch:
             op, key = item["op"], item.get("key")
-            if type(op) is not str:
-                op = text(op)
+            op = intern(op if type(op) is str else text(op))
             self.op_message.append(index)
             self.op_name.append(op)
-            self.op_key.append(key if type(key) is str else name(key))
+            self.op_key.append(intern(key) if type(key) is str else name(key))
             self.op_reply.append(False)
             self.op_note.append(NOTES[op](item) if op in NOTES else None)
 
     def _single(self, content: dict[Any, Any]) -> None:
         op = content.get("op")
         if type(op) is str:
+            op = intern(op)
             self.op_message.append(len(self.kind))
             self.op_name.append(op)
             self.op_key.append(name(content.get("key")))

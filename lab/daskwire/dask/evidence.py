@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from daskwire.dask.conversations import Conversation
 from daskwire.dask.messagepack import UndecodableError, text
 from daskwire.dask.messages import Messages, content
@@ -135,13 +137,15 @@ def _keys(fields: dict[Any, Any]) -> set[str]:
     keys = fields.get("keys")
     if isinstance(keys, dict):  # a set
         keys = keys.get("as-list")
-    return set(map(text, keys)) if isinstance(keys, tuple) else set()
+    return {key if type(key) is str else text(key) for key in keys} if isinstance(keys, tuple) else set()
 
 
-def directional_ops(messages: Messages) -> set[tuple[int, str]]:
-    """Return flow and name of the ops that show which side of a connection is the scheduler."""
-    ops = set(zip(messages.flow[messages.op_message].tolist(), messages.op_name, strict=True))
-    return {(flow, op) for flow, op in ops if op in FROM_SCHEDULER or op in TO_SCHEDULER}
+def directional_ops(messages: Messages) -> list[tuple[int, str]]:
+    """Return flow and name of the ops that show which side of a connection is the scheduler, each once."""
+    names, numbers = messages.op_numbers
+    rows = messages.ops_named(FROM_SCHEDULER | TO_SCHEDULER)
+    codes = np.unique(messages.flow[messages.op_message[rows]] * len(names) + numbers[rows])
+    return [(code // len(names), names[code % len(names)]) for code in codes.tolist()]
 
 
 def identifying_messages(
@@ -152,18 +156,23 @@ def identifying_messages(
     These are the first message of each IDENTIFYING op per flow, and every ``gather``.
     """
     evaluated: set[tuple[int, str]] = set()
-    for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
-        if op not in IDENTIFYING or (int(messages.flow[message]), op) in evaluated:
+    rows = messages.ops_named(IDENTIFYING)
+    of_ops = messages.op_message[rows]
+    for row, message, flow in zip(
+        rows.tolist(), of_ops.tolist(), messages.flow[of_ops].tolist(), strict=True
+    ):
+        op = messages.op_name[row]
+        if (flow, op) in evaluated:
             continue
         try:
             body = content(messages, message, conversations)
         except (UndecodableError, KeyError):
             continue
         if op != "gather":
-            evaluated.add((int(messages.flow[message]), op))
+            evaluated.add((flow, op))
         for fields in body if isinstance(body, tuple) else (body,):
             if isinstance(fields, dict) and fields.get("op") == op:
-                yield op, int(messages.flow[message]), message, fields
+                yield op, flow, message, fields
 
 
 def parse_address(value: object) -> Endpoint | None:

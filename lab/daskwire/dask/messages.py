@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -61,6 +62,19 @@ class Messages:
 
     def __len__(self) -> int:
         return len(self.flow)
+
+    @cached_property
+    def op_numbers(self) -> tuple[list[str], Ints]:
+        """The distinct names of the ops, and per op the index of its name among them."""
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(self.op_name))}
+        of_op = np.fromiter(map(numbers.__getitem__, self.op_name), np.int64, len(self.op_name))
+        return list(numbers), of_op
+
+    def ops_named(self, names: Collection[str]) -> Ints:
+        """Return the indices of the ops with one of these names, in order of time."""
+        distinct, numbers = self.op_numbers
+        wanted = np.array([name in names for name in distinct], bool)
+        return np.flatnonzero(wanted[numbers])
 
     @property
     def complete(self) -> npt.NDArray[np.bool_]:

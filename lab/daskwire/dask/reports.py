@@ -7,6 +7,7 @@ with small tasks are reports about tasks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import intern
 from typing import Any, NamedTuple
 
 from daskwire.dask.messagepack import name, number, text
@@ -77,7 +78,7 @@ def _report(fields: dict[Any, Any]) -> Report:
         transfer,
         disk,
         number(fields.get("nbytes")),
-        None if kind is None else text(kind),
+        None if kind is None else intern(text(kind)),
     )
 
 

@@ -6,26 +6,31 @@ import re
 import signal
 import subprocess
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
 from daskwire.errors import WireError
 from daskwire.net.tunnels import TUNNEL_PORTS
 
-FILTER = " or ".join(["tcp", *(f"udp port {port}" for port in sorted(TUNNEL_PORTS))])
 DROPPED = re.compile(r"(\d+) packets? dropped by kernel")
 
 
 class Tcpdump:
     """A running tcpdump that writes the TCP packets and the tunnels of an interface to a pipe.
 
+    Args:
+        interface: its name.
+        tunnel_ports: UDP ports of tunnels, in addition to their usual ports.
+
     Attributes:
         output: the pipe.
         dropped: packets that the kernel has dropped so far.
     """
 
-    def __init__(self, interface: str) -> None:
-        words = ["tcpdump", "-i", interface, "-s", "0", "-U", "-n", "-w", "-", FILTER]
+    def __init__(self, interface: str, tunnel_ports: Iterable[int] = ()) -> None:
+        packets = ["tcp", *(f"udp port {port}" for port in sorted({*TUNNEL_PORTS, *tunnel_ports}))]
+        words = ["tcpdump", "-i", interface, "-s", "0", "-U", "-n", "-w", "-", " or ".join(packets)]
         try:
             self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         except FileNotFoundError:

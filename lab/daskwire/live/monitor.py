@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,9 +66,16 @@ class Monitor:
         problem_s: the time span in which they were looked for, seconds.
     """
 
-    def __init__(self, recording: Recording, window_s: float, now: float) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        window_s: float,
+        now: float,
+        tunnel_ports: Mapping[int, str] | None = None,
+    ) -> None:
         self._recording = recording
-        self._follower = Follower(recording.path, recording.name)
+        self._tunnel_ports = tunnel_ports
+        self._follower = Follower(recording.path, recording.name, tunnel_ports)
         self._window_s = window_s
         self._marks: deque[tuple[float, int]] = deque([(now, 0)])  # time of a poll, position in the file
         self._roles: dict[str, set[str]] = {}
@@ -116,7 +124,9 @@ class Monitor:
         recent = header + bytes(view[max(begin, len(header)) : self._follower.position])
         self.problem_s = self._marks[-1][0] - begin_s
         try:
-            capture = open_capture(Source("the recording", memoryview(recent)))
+            capture = open_capture(
+                Source("the recording", memoryview(recent)), tunnel_ports=self._tunnel_ports
+            )
         except WireError:
             self.problems = []
             return

@@ -88,6 +88,16 @@ class Connections:
         self.high.append(high)
         return len(self.low) - 1
 
+    def subset(self, numbers: list[int]) -> Connections:
+        """Return some of the connections, renumbered in this order. Their flows keep their directions."""
+        result = Connections()
+        ends = [(self.low[number], self.high[number]) for number in numbers]
+        codes = sorted({end >> 16 for pair in ends for end in pair})  # so that lower codes stay lower
+        new = {c: result._address_code(self._listed[c - IPV6_CODES]) for c in codes if c >= IPV6_CODES}
+        for pair in ends:
+            result.reopen_at(*(new.get(end >> 16, end >> 16) << 16 | end & 0xFFFF for end in pair))
+        return result
+
     def endpoints(self, flow: int) -> tuple[str, int, str, int]:
         """Return source address, source port, destination address and destination port of a flow."""
         pair = (self.low[flow // 2], self.high[flow // 2])

@@ -41,8 +41,8 @@ def _duplicates(view: View) -> Iterator[Finding]:
         cluster = next((view.pairs[flow][0] for flow in flows), "")
         node = view.capture.nodes.name(address, 0)
         what = (
-            f"{address} is used by {' and '.join(map(format_mac, macs))}; they alternate {len(changes)} times"
-            f"{', and both announce it' if both_announce else ''}"
+            f"{address} is used by {' and '.join(map(format_mac, macs))}; they alternate"
+            f" {counted(len(changes), 'time')}{', and both announce it' if both_announce else ''}"
         )
         yield Finding(
             "duplicate IP", what, (cluster, node, ""), (changes[0], changes[-1]), 0.0,

@@ -179,8 +179,8 @@ def _lateness(view: View, node: Node, beats: list[tuple[int, float]], sent_ns: I
 def _first_result_ns(view: View, node: Node) -> int:
     """Return when a worker reported its first task, before which it starts up."""
     messages = view.capture.messages
-    for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
-        if op == RESULT and view.pairs[messages.flow[message]][:2] == node:
+    for message in messages.op_message[messages.ops_named({RESULT})].tolist():
+        if view.pairs[messages.flow[message]][:2] == node:
             return int(messages.time_ns[message])
     return 0
 

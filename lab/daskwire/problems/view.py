@@ -104,13 +104,14 @@ class View:
         first: dict[tuple[str, str], int] = {}
         begin: dict[str, int] = {}
         end: dict[str, int] = {}
-        flow, time_ns = messages.flow.tolist(), messages.time_ns.tolist()
-        for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
-            if op in WORK:
-                cluster = clusters[flow[message]]
-                first.setdefault((cluster, op), time_ns[message])
-                begin.setdefault(cluster, time_ns[message])
-                end[cluster] = time_ns[message]
+        rows = messages.ops_named(WORK)
+        of_ops = messages.op_message[rows]
+        columns = rows.tolist(), messages.flow[of_ops].tolist(), messages.time_ns[of_ops].tolist()
+        for row, flow, time_ns in zip(*columns, strict=True):
+            cluster = clusters[flow]
+            first.setdefault((cluster, messages.op_name[row]), time_ns)
+            begin.setdefault(cluster, time_ns)
+            end[cluster] = time_ns
         for cluster in begin:
             if (cluster, RESULT) in first:
                 latest = first[cluster, RESULT] + STARTUP_NS

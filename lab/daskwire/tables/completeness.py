@@ -11,6 +11,7 @@ sent before the capture, and what open connections send after it, is unknown: su
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -53,9 +54,13 @@ def completeness(capture: Capture) -> dict[str, Any]:
     }
 
 
-def is_complete(capture: Capture) -> bool:
-    """Return whether nothing is, or may be, missing: bytes, messages, connections or parts of files."""
-    figures = completeness(capture)
+def is_complete(capture: Capture, figures: Mapping[str, Any]) -> bool:
+    """Return whether nothing is, or may be, missing: bytes, messages, connections or parts of files.
+
+    Args:
+        capture: the capture.
+        figures: its completeness.
+    """
     shares = ("stream_seen", "framed", "decoded", "whole", "messages_seen")
     whole = all(figures[name] == 1.0 for name in shares)
     partial = any(figures[name] for name in ("began_before", "open_at_end", "unrecognised"))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from heapq import merge
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from daskwire.capture import Capture
 from daskwire.dask.messagepack import text
 from daskwire.net.tcp_options import DSACK
 
-CHUNK = 32  # rows
 MAX_DEPTH = 16  # nested fields
 MAX_WIDTH = 90  # characters of a value
 FLAGS = ((2, "SYN"), (1, "FIN"), (4, "RST"), (8, "PSH"), (16, "ACK"))
@@ -49,25 +47,27 @@ class Packet:
 
 def exchange_rows(capture: Capture, request: int) -> list[int]:
     """Return the segment rows of an exchange, from the request's first to the ACK of the reply."""
+    rows: list[int] = np.sort(np.concatenate(_exchange_lanes(capture, request))).tolist()
+    return rows
+
+
+def exchange_length(capture: Capture, request: int) -> int:
+    """Return the number of segments of an exchange."""
+    return sum(map(len, _exchange_lanes(capture, request)))
+
+
+def _exchange_lanes(capture: Capture, request: int) -> list[Ints]:
+    """Return the segment rows of an exchange, by flow."""
     messages, segments = capture.messages, capture.segments
     flow, answer = int(messages.flow[request]), int(messages.answer[request])
-    first = int(np.searchsorted(segments.time_ns, messages.time_ns[request]))
-    until = int(messages.end_ns[answer if answer >= 0 else request])
-    result = []
-    for row in merge(*(_rows_from(capture.lanes.rows(f), first) for f in (flow, flow ^ 1))):
-        time_ns, own = int(segments.time_ns[row]), segments.flow[row] == flow
-        if answer < 0 and time_ns > until:
-            break
-        result.append(row)
-        if time_ns > until and own:
-            break
-    return result
-
-
-def _rows_from(lane: Ints, first: int) -> Iterator[int]:
-    """Yield the rows of a flow from ``first`` on. They are converted in chunks: usually a few are needed."""
-    for begin in range(int(np.searchsorted(lane, first)), len(lane), CHUNK):
-        yield from lane[begin : begin + CHUNK].tolist()
+    own, other = capture.lanes.rows(flow), capture.lanes.rows(flow ^ 1)
+    last_ns = messages.end_ns[answer if answer >= 0 else request]
+    begin = np.searchsorted(segments.time_ns, messages.time_ns[request])
+    end = np.searchsorted(segments.time_ns, last_ns, side="right")
+    if answer >= 0:  # the requester's next segment acknowledges the reply
+        following = own[np.searchsorted(own, end) :]
+        end = following[0] + 1 if len(following) else len(segments)
+    return [lane[slice(*np.searchsorted(lane, (begin, end)))] for lane in (own, other)]
 
 
 def packets(capture: Capture, request: int) -> list[Packet]:

@@ -7,7 +7,7 @@ from typing import Any
 from daskwire.capture import Capture
 from daskwire.dask.messagepack import number, text
 from daskwire.schema import Table, add_row, empty
-from daskwire.tables.exchange import exchange_rows
+from daskwire.tables.exchange import exchange_length
 
 
 def heartbeats(capture: Capture) -> Table:
@@ -33,7 +33,7 @@ def heartbeats(capture: Capture) -> Table:
             int(messages.size[message]),
             int(messages.size[answer]) if answer >= 0 else None,
             answer_ns / 1e6 if answer_ns is not None else None,
-            len(exchange_rows(capture, message)),
+            exchange_length(capture, message),
             number(metrics.get("cpu")),
             number(metrics.get("memory")),
             _executing(metrics),

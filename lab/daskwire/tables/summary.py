@@ -20,7 +20,7 @@ LIKELY = 0.1  # share of all packets from which a UDP port may be a tunnel
 
 def summarise(capture: Capture) -> dict[str, Any]:
     """Return nested plain values, ready for JSON. Shares are 0 to 1, None of nothing."""
-    tally, messages = capture.tally, capture.messages
+    tally, messages, figures = capture.tally, capture.messages, completeness(capture)
     return {
         "files": [
             {
@@ -50,8 +50,8 @@ def summarise(capture: Capture) -> dict[str, Any]:
         "messages": len(messages),
         "message_bytes": int(messages.size.sum()),
         "ops": dict(Counter(messages.op_name).most_common()),
-        "complete": is_complete(capture),
-        "completeness": completeness(capture),
+        "complete": is_complete(capture, figures),
+        "completeness": figures,
         "snaplen": snaplen(capture),
         "network": network(capture),
         "times_ms": times(capture),
@@ -132,7 +132,8 @@ def times(capture: Capture) -> dict[str, dict[str, float | None]]:
 
 def quantiles(values: list[Any]) -> dict[str, float | None]:
     """Return the number and the 5th, 50th, 95th and 99th percentile of the values that are not None."""
-    numbers, shares = np.array([v for v in values if v is not None], float), (5, 50, 95, 99)
+    numbers, shares = np.array(values, float), (5, 50, 95, 99)
+    numbers = numbers[~np.isnan(numbers)]
     result = np.percentile(numbers, shares).tolist() if len(numbers) else [None] * len(shares)
     percentiles = {
         f"p{share}": None if value is None else round(value, 3)

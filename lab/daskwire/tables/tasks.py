@@ -1,44 +1,117 @@
-"""The tables tasks and gaps: the outcome of each task, and the idle time between tasks on each thread."""
+"""The tables tasks and gaps: the outcome of each task, and the idle time between tasks on each thread.
+
+Only matching reports to tasks needs a loop over ops. Everything else is computed column by column.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
+from daskwire.arrays import Array, Floats, Ints
 from daskwire.capture import Capture
 from daskwire.dask.messagepack import text
-from daskwire.dask.reports import Report
-from daskwire.schema import TABLES, Table, add_row, empty
+from daskwire.dask.reports import NOTES, Report
+from daskwire.schema import TABLES, Table, empty
 
+SENT_BY = "compute-task"
 OUTCOMES = {
     "task-finished": "finished",
     "task-erred": "erred",
     "reschedule": "rescheduled",
     "steal-response": "stolen",
 }
-Row = list[Any]
-_COLUMNS = list(TABLES["tasks"])
-SENT, OUTCOME, FINISHED = map(_COLUMNS.index, ("sent_ns", "outcome", "finished_ns"))
+NO_MESSAGE = -1
+
+
+_NO_REPORT = Report(False, None, None, None, None, np.nan, np.nan, None, None)
+
+
+@dataclass
+class Matches:
+    """Tasks in the order in which they were sent, and the last report about each, as lists of equal length.
+
+    A task is identified by its connection and key: a worker receives and reports its tasks on one
+    connection. The worker's name would be ambiguous, because a restarted worker has the same name.
+
+    Attributes:
+        flow: flow from the scheduler to the worker.
+        key: the task's key.
+        sent: message with its compute-task, NO_MESSAGE if that was not captured.
+        ended: message that ended it, NO_MESSAGE while it is open.
+        report: the worker's report.
+        outcome: see the table.
+        pending: flow and key -> tasks without a report.
+    """
+
+    flow: list[int] = field(default_factory=list)
+    key: list[str] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    report: list[Report] = field(default_factory=list)
+    outcome: list[str] = field(default_factory=list)
+    pending: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+
+    def add(self, flow: int, key: str, message: int) -> None:
+        """Add a task on the flow from a scheduler to a worker; ``message`` contains its compute-task."""
+        self.pending.setdefault((flow, key), []).append(len(self.key))
+        self.flow.append(flow)
+        self.key.append(key)
+        self.sent.append(message)
+        self.ended.append(NO_MESSAGE)
+        self.report.append(_NO_REPORT)
+        self.outcome.append("open")
+
+    def cancel(self, flow: int, keys: tuple[Any, ...], message: int) -> None:
+        """Mark tasks that the scheduler cancels. A worker that had started one may still report it."""
+        for key in keys:
+            for task in self.pending.get((flow, key), ()):
+                if self.outcome[task] == "open":
+                    self.outcome[task], self.ended[task] = "cancelled", message
+
+    def end(self, flow: int, key: str, message: int, op: str, report: Report) -> None:
+        """Add a worker's report about a task on the flow from the scheduler to it."""
+        if (flow, key) not in self.pending:
+            self.add(flow, key, NO_MESSAGE)
+        pending = self.pending.pop((flow, key))
+        # if a task was cancelled and sent again, the worker reports only the second one
+        task = next((task for task in pending if self.outcome[task] == "open"), pending[0])
+        if len(pending) > 1:
+            pending.remove(task)
+            self.pending[flow, key] = pending
+        self.report[task], self.ended[task], self.outcome[task] = report, message, OUTCOMES[op]
 
 
 def tasks(capture: Capture) -> tuple[Table, Table]:
     """Build one row per compute-task, with the worker's last report about it; and the gaps between tasks."""
-    builder, messages = _Builder(capture), capture.messages
-    flows = messages.flow[messages.op_message].tolist()
-    ops = zip(
-        flows, messages.op_message.tolist(), messages.op_name, messages.op_key, messages.op_note, strict=True
-    )
-    for flow, message, op, key, note in ops:
-        if op == "compute-task":
-            builder.add(flow, text(key), message)
+    matches = _match(capture)
+    if not matches.key:
+        return empty("tasks"), empty("gaps")
+    table = _columns(capture, matches)
+    return table, _gaps(capture, matches.flow, table)
+
+
+def _match(capture: Capture) -> Matches:
+    """Match the workers' reports to their tasks, op by op."""
+    messages, matches = capture.messages, Matches()
+    names, keys, notes = messages.op_name, messages.op_key, messages.op_note
+    rows = messages.ops_named({SENT_BY, *NOTES})
+    of_ops = messages.op_message[rows]
+    for row, message, flow in zip(
+        rows.tolist(), of_ops.tolist(), messages.flow[of_ops].tolist(), strict=True
+    ):
+        op, note = names[row], notes[row]
+        if op == SENT_BY:
+            matches.add(flow, text(keys[row]), message)
         elif isinstance(note, Report):
             if _is_report(capture, flow, op, note):
-                builder.end(flow ^ 1, text(key), message, op, note)
+                matches.end(flow ^ 1, text(keys[row]), message, op, note)
         elif note is not None:
-            builder.cancel(flow, note, message)
-    return builder.table(), _gaps(builder)
+            matches.cancel(flow, note, message)
+    return matches
 
 
 def _is_report(capture: Capture, flow: int, op: str, report: Report) -> bool:
@@ -51,96 +124,87 @@ def _is_report(capture: Capture, flow: int, op: str, report: Report) -> bool:
     return not capture.from_scheduler[flow] and (op != "task-erred" or report.from_worker)
 
 
-@dataclass
-class _Builder:
-    """The table of tasks while it is built.
+def _columns(capture: Capture, matches: Matches) -> Table:
+    """Build the columns of the table of tasks."""
+    messages = capture.messages
+    flow, sent, ended = np.array(matches.flow), np.array(matches.sent), np.array(matches.ended)
+    reports = map(list, zip(*matches.report, strict=True))
+    _, thread, start, stop, compute, transfer, disk, nbytes, kind = reports
+    sent_s = np.where(sent == NO_MESSAGE, np.nan, messages.time_ns[sent] / 1e9)
+    columns = {
+        "key": matches.key,
+        "worker": capture.sources[flow ^ 1].tolist(),
+        "thread": thread,
+        "sent_ns": _listed(messages.time_ns[sent], sent == NO_MESSAGE),
+        "start_s": start,
+        "stop_s": stop,
+        "finished_ns": _listed(messages.end_ns[ended], ended == NO_MESSAGE),
+        "wait_ms": _ms(_floats(start) - sent_s),
+        "compute_ms": _ms(_floats(compute)),
+        "transfer_ms": _ms(_floats(transfer)),
+        "disk_ms": _ms(_floats(disk)),
+        "report_ms": _ms(messages.end_ns[ended] / 1e9 - _floats(stop)),
+        "nbytes": nbytes,
+        "type": kind,
+        "outcome": matches.outcome,
+        "cluster": capture.clusters[flow].tolist(),
+    }
+    return {name: columns[name] for name in TABLES["tasks"]}
 
-    A task is identified by its connection and key: a worker receives and reports its tasks on one
-    connection. The worker's name would be ambiguous, because a restarted worker has the same name.
 
-    Attributes:
+def _floats(values: Iterable[float | None]) -> Floats:
+    """Convert numbers; None becomes NaN."""
+    return np.array(values, float)
+
+
+def _ms(seconds: Floats) -> list[float | None]:
+    return _listed(np.round(seconds * 1e3, 3), np.isnan(seconds))
+
+
+def _listed(values: Array, unknown: Array) -> list[Any]:
+    """Convert an array to a list with None where the value is unknown."""
+    objects = values.astype(object)
+    objects[unknown] = None
+    result: list[Any] = objects.tolist()
+    return result
+
+
+def _gaps(capture: Capture, flow: list[int], table: Table) -> Table:
+    """Compute the idle time between consecutive tasks of each thread of each worker process.
+
+    Args:
         capture: the capture.
-        rows: the rows so far, in the order of the table's columns.
-        process: (per row) process of the worker.
-        open_rows: flow to the worker and key -> rows without a report.
+        flow: per task, the flow from its scheduler to its worker.
+        table: the table of tasks.
     """
-
-    capture: Capture
-    rows: list[Row] = field(default_factory=list)
-    process: list[tuple[str, int]] = field(default_factory=list)
-    open_rows: defaultdict[tuple[int, str], list[Row]] = field(default_factory=lambda: defaultdict(list))
-
-    def __post_init__(self) -> None:
-        """Convert what every row needs to lists, which are faster than arrays."""
-        self.sent_ns = self.capture.messages.time_ns.tolist()
-        self.end_ns = self.capture.messages.end_ns.tolist()
-        self.workers = [str(name) for name in self.capture.sources]
-        self.clusters = [str(name) for name in self.capture.clusters]
-
-    def add(self, flow: int, key: str, message: int | None) -> None:
-        """Add a task on the flow from a scheduler to a worker; ``message`` is its compute-task."""
-        sent_ns = None if message is None else self.sent_ns[message]
-        row = [key, self.workers[flow ^ 1], None, sent_ns, *[None] * 10, "open", self.clusters[flow]]
-        self.open_rows[flow, key].append(row)
-        self.rows.append(row)
-        self.process.append(self.capture.processes[flow ^ 1])
-
-    def cancel(self, flow: int, keys: tuple[Any, ...], message: int) -> None:
-        """Mark tasks that the scheduler cancels. A worker that had started one may still report it."""
-        for key in keys:
-            for row in self.open_rows.get((flow, key), ()):
-                if row[OUTCOME] == "open":
-                    row[OUTCOME] = "cancelled"
-                    row[FINISHED] = self.end_ns[message]
-
-    def end(self, flow: int, key: str, message: int, op: str, report: Report) -> None:
-        """Fill in a worker's report about a task on the flow from the scheduler to it."""
-        rows = self.open_rows[flow, key]
-        if not rows:  # its compute-task was not captured
-            self.add(flow, key, None)
-        # if a task was cancelled and sent again, the worker reports only the second one
-        index = next((i for i, row in enumerate(rows) if row[OUTCOME] == "open"), 0)
-        _fill(rows.pop(index), report, op, self.end_ns[message])
-
-    def table(self) -> Table:
-        if not self.rows:
-            return empty("tasks")
-        return dict(zip(TABLES["tasks"], map(list, zip(*self.rows, strict=True)), strict=True))
+    start, stop = _floats(table["start_s"]), _floats(table["stop_s"])
+    run = np.flatnonzero(~np.isnan(start))
+    rank = _thread_ranks(capture, [(flow[row] ^ 1, table["thread"][row]) for row in run.tolist()])
+    order = np.lexsort((stop[run], start[run], rank))
+    run, rank = run[order], rank[order]
+    same = np.flatnonzero(rank[1:] == rank[:-1])
+    before, after = run[same].tolist(), run[same + 1].tolist()
+    return {
+        "worker": _selected(table["worker"], after),
+        "thread": _selected(table["thread"], after),
+        "previous": _selected(table["key"], before),
+        "key": _selected(table["key"], after),
+        "stop_s": stop[before].tolist(),
+        "gap_ms": np.round((start[after] - stop[before]) * 1e3, 3).tolist(),
+        "cluster": _selected(table["cluster"], after),
+    }
 
 
-def _fill(row: Row, report: Report, op: str, end_ns: int) -> None:
-    """Fill in the fields of a report, from ``thread`` to ``outcome``."""
-    start, stop, sent_ns = report.start_s, report.stop_s, row[SENT]
-    waited = start is not None and sent_ns is not None
-    row[2:15] = (
-        report.thread,
-        sent_ns,
-        start,
-        stop,
-        end_ns,
-        round((start - sent_ns / 1e9) * 1e3, 3) if waited else None,
-        round(report.compute_s * 1e3, 3) if report.compute_s is not None else None,
-        round(report.transfer_s * 1e3, 3) if report.transfer_s else 0.0,
-        round(report.disk_s * 1e3, 3) if report.disk_s else 0.0,
-        round((end_ns / 1e9 - stop) * 1e3, 3) if stop is not None else None,
-        report.nbytes,
-        report.type,
-        OUTCOMES[op],
-    )
+def _selected(column: list[Any], rows: list[int]) -> list[Any]:
+    return [column[row] for row in rows]
 
 
-def _gaps(builder: _Builder) -> Table:
-    """Compute the idle time between consecutive tasks of each thread of each worker process."""
-    table = empty("gaps")
-    threads: defaultdict[tuple[Any, ...], list[tuple[float, float, str]]] = defaultdict(list)
-    for row, process in zip(builder.rows, builder.process, strict=True):
-        key, worker, thread, _, start, stop, *_, cluster = row
-        if start is not None:
-            threads[worker, thread, cluster, process].append((start, stop, key))
-    ordered = sorted(threads.items(), key=lambda item: (item[0][0], str(item[0][1]), *item[0][2:]))
-    for (worker, thread, cluster, _), runs in ordered:
-        runs.sort()
-        for (_, stop, before), (start, _, after) in pairwise(runs):
-            gap_ms = round((start - stop) * 1e3, 3)
-            add_row(table, worker, thread, before, after, stop, gap_ms, cluster)
-    return table
+def _thread_ranks(capture: Capture, threads: list[tuple[int, Any]]) -> Ints:
+    """Rank threads by worker, thread, cluster and process. A thread is given by a flow from its worker."""
+    owners = {
+        (flow, thread): (capture.sources[flow], str(thread), capture.clusters[flow], capture.processes[flow])
+        for flow, thread in set(threads)
+    }
+    rank = {owner: number for number, owner in enumerate(sorted(set(owners.values())))}
+    ranks = {thread: rank[owner] for thread, owner in owners.items()}
+    return np.array([ranks[thread] for thread in threads], np.int64)

@@ -66,9 +66,8 @@ def outline(capture: Capture) -> Table:
 
 def _transfers(capture: Capture) -> Iterator[Transfer]:
     messages, acks = capture.messages, _acknowledgements(capture)
-    for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
-        if op not in FETCHES and op not in PUSHES:
-            continue
+    for row in messages.ops_named(FETCHES | PUSHES).tolist():
+        op, message = messages.op_name[row], int(messages.op_message[row])
         answer = int(messages.answer[message])
         if op in FETCHES and answer >= 0:
             yield Transfer(op, message, answer, acks.get(answer))
@@ -88,13 +87,14 @@ def _steps_ms(messages: Messages, transfer: Transfer) -> tuple[float, float, flo
 def _acknowledgements(capture: Capture) -> dict[int, int]:
     """Map each reply with data to the plain "OK" that its receiver sent next on the same connection."""
     messages, pending, acks = capture.messages, {}, {}
-    for index in np.flatnonzero(
-        (messages.kind == MessageKind.REPLY) | (messages.kind == MessageKind.TEXT)
-    ).tolist():
-        flow = int(messages.flow[index])
-        if messages.kind[index] == MessageKind.REPLY:
+    is_reply = messages.kind == MessageKind.REPLY
+    rows = np.flatnonzero(is_reply | ((messages.kind == MessageKind.TEXT) & (messages.answer < 0)))
+    for index, flow, carries in zip(
+        rows.tolist(), messages.flow[rows].tolist(), is_reply[rows].tolist(), strict=True
+    ):
+        if carries:
             pending[flow] = index
-        elif messages.answer[index] < 0 and (reply := pending.pop(flow ^ 1, None)) is not None:
+        elif (reply := pending.pop(flow ^ 1, None)) is not None:
             acks[reply] = index
     return acks
 

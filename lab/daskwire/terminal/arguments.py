@@ -52,12 +52,13 @@ _OUTPUT = (
     click.option("--parquet", type=_PATH, metavar="DIR", help="Write the table(s) as Parquet to DIR."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON with all rows."),
 )  # fmt: skip
+TUNNEL = click.option(
+    "--tunnel", multiple=True, metavar="udp:PORT=KIND",
+    help="Decode a tunnel on this port; KIND is vxlan or geneve. Repeatable.",
+)  # fmt: skip
 _CAPTURE = (
     click.option("--key-log", type=_PATH, help="Decrypt TLS with this key log (see SSLKEYLOGFILE)."),
-    click.option(
-        "--tunnel", multiple=True, metavar="udp:PORT=KIND",
-        help="Decode a tunnel on this port; KIND is vxlan or geneve. Repeatable.",
-    ),
+    TUNNEL,
     click.option("--node", multiple=True, metavar="ADDRESS=NAME", help="Name a node. Repeatable."),
     click.option("--until", metavar="TIME", help="Ignore packets after TIME (see --since)."),
     click.option(
@@ -125,7 +126,7 @@ def _open(options: Options, sources: list[Source], begin: int) -> Capture:
             until_ns=until,
             names=names,
             key_log=key_log,
-            tunnel_ports=dict(map(_tunnel_port, options.tunnel)),
+            tunnel_ports=tunnel_ports(options.tunnel),
             report=lambda share: bar.update(task, completed=share),
         )
 
@@ -141,6 +142,15 @@ def _pair(text: str) -> tuple[str, str]:
     if not address or not equals or not name:
         raise WireError(f"--node {text}: expected ADDRESS=NAME, as in 10.0.0.1=scheduler")
     return address, name
+
+
+def tunnel_ports(texts: Iterable[str]) -> dict[int, str]:
+    """Parse the option --tunnel: UDP port -> kind of tunnel.
+
+    Raises:
+        WireError: one of them is invalid.
+    """
+    return dict(map(_tunnel_port, texts))
 
 
 def _tunnel_port(text: str) -> tuple[int, str]:

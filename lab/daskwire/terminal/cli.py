@@ -16,7 +16,14 @@ from daskwire.tables.annotated import write_annotated
 from daskwire.tables.exchange import exchange
 from daskwire.tables.export import refuse_unwritable, rows, write_parquet
 from daskwire.tables.summary import summarise
-from daskwire.terminal.arguments import Options, arguments, capture_arguments, open_files
+from daskwire.terminal.arguments import (
+    TUNNEL,
+    Options,
+    arguments,
+    capture_arguments,
+    open_files,
+    tunnel_ports,
+)
 from daskwire.terminal.binary import write_file, write_stdout
 from daskwire.terminal.live import Settings
 from daskwire.terminal.live import live as show_live
@@ -202,13 +209,14 @@ def export(options: Options) -> None:
     help="Look for problems in the last seconds.",
 )
 @click.option("--metrics", metavar="[HOST]:PORT", help="Serve totals to Prometheus; HOST is 127.0.0.1.")
-def live(source: str, interval: float, window: float, metrics: str | None) -> None:
+@TUNNEL
+def live(source: str, interval: float, window: float, metrics: str | None, tunnel: tuple[str, ...]) -> None:
     """Show a capture while it is recorded: rates, ops, pairs, problems.
 
     SOURCE is a network interface (with tcpdump), a FIFO, or - for standard input. Memory and disk space are
     bounded, so this can run for days. Ctrl-C ends it.
     """
-    show_live(source, Settings(interval, window, metrics))
+    show_live(source, Settings(interval, window, metrics, tunnel_ports(tunnel)))
 
 
 @wire.command()

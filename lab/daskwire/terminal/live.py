@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,11 +34,13 @@ class Settings:
         interval_s: between two updates.
         window_s: problems are looked for in the last seconds.
         address: where to serve metrics: [HOST]:PORT, None for nowhere.
+        tunnel_ports: UDP port -> kind of tunnel, in addition to their usual ports.
     """
 
     interval_s: float
     window_s: float
     address: str | None
+    tunnel_ports: Mapping[int, str]
 
 
 def live(source: str, settings: Settings) -> None:
@@ -49,8 +51,8 @@ def live(source: str, settings: Settings) -> None:
     """
     name = STDIN_NAME if source == STDIN else source
     address = _address(settings.address) if settings.address is not None else None
-    with _opened(source) as (pipe, tcpdump), Recording(pipe, name) as recording:
-        monitor = Monitor(recording, settings.window_s, time.monotonic())
+    with _opened(source, settings.tunnel_ports) as (pipe, tcpdump), Recording(pipe, name) as recording:
+        monitor = Monitor(recording, settings.window_s, time.monotonic(), settings.tunnel_ports)
 
         def dropped() -> int:
             return tcpdump.dropped if tcpdump else 0
@@ -109,7 +111,7 @@ def _show_last(recording: Recording, monitor: Monitor, dropped: int) -> None:
 
 
 @contextmanager
-def _opened(source: str) -> Iterator[tuple[IO[bytes], Tcpdump | None]]:
+def _opened(source: str, tunnel_ports: Iterable[int]) -> Iterator[tuple[IO[bytes], Tcpdump | None]]:
     """Open standard input, a FIFO or file, or an interface."""
     if source == STDIN:
         if sys.stdin.isatty():
@@ -121,7 +123,7 @@ def _opened(source: str) -> Iterator[tuple[IO[bytes], Tcpdump | None]]:
         with Path(source).open("rb") as file:
             yield file, None
     elif is_interface(source):
-        tcpdump = Tcpdump(source)
+        tcpdump = Tcpdump(source, tunnel_ports)
         try:
             yield tcpdump.output, tcpdump
         finally:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from daskwire import Capture, open_capture, rows
+from daskwire import Capture, rows
 
 from tests.unit.daskwire.build import ACK, HELLO, PSH, RST, Packet, Talk, g3
 
 Read = Callable[..., Capture]
-CASES = Path(__file__).parents[4] / "shared" / "findings" / "cases" / "wire"
 TABLES = [
     "messages",
     "ops",
@@ -193,12 +191,3 @@ def test_connection_is_reset_once(read: Read) -> None:
     assert [(row["source"], row["number"]) for row in resets] == [("10.0.0.1", 1)]
     flows = capture.table("flows")
     assert sorted(flows["rst_packets"]) == [1, 14] and sorted(flows["resets"]) == [0, 1]
-
-
-@pytest.mark.skipif(not CASES.exists(), reason="the captures of real clusters are not part of the project")
-def test_captures_of_real_clusters() -> None:
-    names = {"10.77.0.2": "boss"}
-    tasks = open_capture(CASES / "04-node-option-false-tasks.pcap", names=names).table("tasks")
-    assert len(tasks["key"]) == 15 and set(tasks["cluster"]) == {"10.77.0.2:8786"}
-    problems = rows(open_capture(CASES / "02-reset-counts-packets.pcap").table("problems"))
-    assert [row["number"] for row in problems if row["problem"] == "mid-stream reset"] == [1]

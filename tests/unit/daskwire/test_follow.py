@@ -11,7 +11,17 @@ from daskwire import WireError
 from daskwire.follow import Follower
 from daskwire.terminal.cli import wire
 
-from tests.unit.daskwire.build import DATA, block, golden_bytes, packets_of, pcap, pcapng
+from tests.unit.daskwire.build import (
+    DATA,
+    HELLO,
+    Talk,
+    block,
+    g3,
+    golden_bytes,
+    packets_of,
+    pcap,
+    pcapng,
+)
 
 RAW = golden_bytes("g3-2026.8.0")
 PACKETS = packets_of(RAW)
@@ -62,6 +72,35 @@ def test_polling_an_unchanged_file_is_free(tmp_path: Path) -> None:
     for _ in range(100):
         assert follower.poll() == []
     assert time.process_time() - begin < 0.5
+
+
+@pytest.mark.parametrize("network", ["10.0.{}.{}", "2001:db8::{}:{}"])
+def test_number_of_connections_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: str
+) -> None:
+    """A connection that stays active is followed, however many others come and go."""
+    monkeypatch.setattr("daskwire.follow.MOST_CONNECTIONS", 20)
+    path, server = tmp_path / "growing.pcap", (network.format(9, 9), 8786)
+    path.write_bytes(pcap([]))
+    follower = Follower(path)
+    steady = Talk(client=(network.format(0, 1), 40000), server=server).open().say(0, g3(HELLO))
+    ops, numbers = [], []
+    for number in range(60):
+        other = Talk(client=(network.format(1, 99 - number), 50000), server=server, time_ns=steady.time_ns)
+        other.open().say(0, b"GET / HTTP/1.1" * 400 if number % 2 else g3(HELLO))
+        steady.time_ns = other.time_ns
+        whole = g3([{"op": f"op-{number}"}])
+        steady.say(1, whole[:9])  # the rest comes after the next poll
+        with path.open("ab") as file:
+            file.write(pcap(steady.packets + other.packets)[24:])
+        messages = follower.poll()
+        steady.packets = []
+        steady.say(1, whole[9:])
+        ops += [message.ops for message in messages if message.ops]
+        numbers.append(len(follower._shared.connections))
+        assert {follower.addresses(message.flow)[0] for message in messages if message.ops} <= {server[0]}
+    assert ops == [(f"op-{number}",) for number in range(59)]
+    assert 20 < max(numbers) <= 22
 
 
 def test_replaced_file_is_detected(tmp_path: Path) -> None:

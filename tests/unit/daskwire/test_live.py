@@ -24,6 +24,7 @@ from rich.console import Console
 from tests.unit.daskwire.build import HELLO, Packet, Talk, g3, golden_bytes, packets_of, pcap, pcapng
 from tests.unit.daskwire.conftest import golden_capture
 from tests.unit.daskwire.test_terminal import HOSTILE, harmless
+from tests.unit.daskwire.test_tunnels import IPV4_ONLY, vxlan, wrapped
 from tests.waiting import until
 
 NAME = "g3-2026.8.0"
@@ -103,6 +104,14 @@ def test_disk_space_is_bounded(pipe: Pipe) -> None:
     assert monitor.totals.messages == 40 * 3
 
 
+def test_tunnel_on_a_given_port_is_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(pcap(wrapped(IPV4_ONLY, vxlan(4790))))
+    output = run(str(path), "--tunnel", "udp:4790=vxlan").stdout.decode()
+    assert f"{len(IPV4_ONLY)} packets, 133 messages in " in output
+    assert f"{len(IPV4_ONLY)} packets, 0 messages in " in run(str(path)).stdout.decode()
+
+
 def test_problems_of_the_window_are_reported_and_forgotten(pipe: Pipe) -> None:
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
     talk.say(0, g3({"op": "register-worker", "address": "tcp://10.0.0.2:3333", "name": "w"}))
@@ -152,15 +161,17 @@ def test_metrics_are_served_with_quoted_labels(pipe: Pipe) -> None:
     assert all(re.fullmatch(r"# (HELP|TYPE) .+|\w+(\{.*\})? [\d.]+", line) for line in lines)
 
 
-def run(source: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "daskwire", "live", source, "--interval", "0.1"]
+def run(
+    source: str, *more: str, stdin: bytes = b"", **environment: str
+) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "daskwire", "live", source, "--interval", "0.1", *more]
     return subprocess.run(
         command, input=stdin, env=os.environ | environment, capture_output=True, timeout=60
     )  # fmt: skip
 
 
 def test_command_reads_standard_input_and_prints_totals() -> None:
-    result = run("-", pcap(PACKETS))
+    result = run("-", stdin=pcap(PACKETS))
     number = len(golden_capture(NAME).messages)
     assert result.returncode == 0, result.stderr
     last = result.stdout.decode().splitlines()[-2:]
@@ -200,6 +211,13 @@ def test_missing_tcpdump_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path:
         Tcpdump("lo")
 
 
+def test_tcpdump_records_all_tunnels(tmp_path: Path) -> None:
+    script = '#!/bin/sh\nfor word; do last=$word; done\necho "tcpdump: $last" >&2\nexit 1\n'
+    result = run("lo", "--tunnel", "udp:4790=vxlan", **fake_tcpdump(tmp_path, script))
+    packets = "tcp or udp port 4789 or udp port 4790 or udp port 6081 or udp port 8472"
+    assert result.stderr.decode() == f"daskwire: tcpdump: {packets}\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -217,7 +235,7 @@ def test_errors_are_one_line(arguments: list[str], error: str) -> None:
 
 def test_lines_escape_untrusted_text() -> None:
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO)).say(1, g3([{"op": HOSTILE}]))
-    result = run("-", pcap(talk.packets))
+    result = run("-", stdin=pcap(talk.packets))
     assert result.returncode == 0 and harmless(result.stdout.decode())
 
 

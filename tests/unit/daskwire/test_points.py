@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.unit.daskwire.build import GOLDEN, Packet, golden_bytes, packets_of, pcap, pcapng
 from tests.unit.daskwire.conftest import golden_capture
 from tests.unit.daskwire.test_damage import messages
+from tests.unit.daskwire.test_order import numberless
 from tests.unit.daskwire.test_translation import translated
 from tests.unit.daskwire.test_tunnels import vxlan, wrapped
 
@@ -155,16 +156,20 @@ def test_interfaces_of_a_pcapng_are_points(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(st.sampled_from(PLAIN), st.randoms(use_true_random=False), st.integers(1, 5))
-def test_divided_and_duplicated_files_give_the_same_messages(
+def test_divided_duplicated_and_merged_files_give_the_same_messages(
     tmp_path_factory: pytest.TempPathFactory, name: str, chance: random.Random, number: int
 ) -> None:
-    """Cut a capture into files, duplicate some files, reorder packets within them, and shuffle the files."""
+    """Cut a capture into files, duplicate some of them, reorder their packets, shuffle or merge the files."""
     packets = packets_of(golden_bytes(name))
     cuts = sorted(chance.sample(range(1, len(packets)), number))
     parts = [packets[a:b] for a, b in zip([0, *cuts], [*cuts, len(packets)], strict=True)]
     parts += [part for part in parts if chance.random() < 0.4]
     parts = [chance.sample(part, len(part)) if chance.random() < 0.5 else part for part in parts]
     chance.shuffle(parts)
+    if chance.random() < 0.3:
+        parts = [[packet for part in parts for packet in part]]
     folder = tmp_path_factory.mktemp("parts")
     capture = open_capture(write(folder, **{f"part{i}": part for i, part in enumerate(parts)}))
     assert messages(capture) == messages(golden_capture(name))
+    for table in ("messages", "tasks", "transfers"):
+        assert numberless(capture.table(table)) == numberless(golden_capture(name).table(table)), table

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from daskwire import Capture, open_capture, rows, summarise
+from daskwire import Capture, rows, summarise
 from daskwire.terminal.cli import wire
 
 from tests.unit.daskwire.build import GOLDEN, Packet, block, golden_bytes, pcap, pcapng, small_talk
 from tests.unit.daskwire.test_tunnels import IPV4_ONLY, WAYS, ipv4, ipv6, udp, wrapped
 
 Read = Callable[..., Capture]
-CASES = Path(__file__).parents[4] / "shared" / "findings" / "cases" / "silent-linktypes"
 BEATS = small_talk().packets
 NUMBER = len(BEATS)
 
@@ -148,11 +147,3 @@ def test_few_skipped_packets_are_not_a_problem(read: Read) -> None:
     capture = read([*many, (many[-1][0] + 1, strange, len(strange))])
     assert capture.skipped == {"EtherType 0x9999": 1}
     assert not {"undecoded capture", "incomplete capture"} & set(capture.table("problems")["problem"])
-
-
-@pytest.mark.skipif(not CASES.exists(), reason="the captures of real clusters are not part of the project")
-def test_captures_of_real_clusters() -> None:
-    mpls = open_capture(CASES / "mpls.pcap")
-    assert mpls.skipped["MPLS"] == 303 and all_counted(mpls)
-    interface = open_capture(CASES / "ng-unknownif.pcapng")
-    assert interface.skipped == {"unknown pcapng interface": 331} and all_counted(interface)

@@ -192,9 +192,9 @@ def _heartbeat(capture: daskwire.Capture, window: Window) -> Heartbeat | None:
     messages = capture.messages
     during = _during(messages.time_ns, window)
     sizes: dict[int, int] = {
-        message: len(exchange.exchange_rows(capture, message))
-        for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True)
-        if op == HEARTBEAT and messages.answer[message] >= 0 and during[message]
+        message: exchange.exchange_length(capture, message)
+        for message in messages.op_message[messages.ops_named({HEARTBEAT})].tolist()
+        if messages.answer[message] >= 0 and during[message]
     }
     if not sizes:
         return None
