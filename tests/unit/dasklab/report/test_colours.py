@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 from dasklab.breakdown.causes import Group
-from dasklab.report import page
+from dasklab.report.rendering import render
 from dasklab.report.time_parts import PART_OF, PARTS
 
 from tests.unit.dasklab.report.colour_vision import VISION, ciede2000, contrast, difference
@@ -22,7 +22,7 @@ PAIRS = (  # text and what it stands on
 
 def colours() -> dict[str, dict[str, str]]:
     """Return the colours of the style sheet by scheme and name."""
-    css = page._templates().get_template("report.css").render(parts=PARTS)
+    css = render("report.css", {})
     light, dark = re.findall(r":root \{(.*?)\}", css, re.S)[:2]
     return {
         scheme: dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", text))

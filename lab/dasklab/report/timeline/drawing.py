@@ -1,0 +1,138 @@
+"""The timeline as a document for BokehJS: a figure for each panel, with one time axis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import bokeh
+import numpy as np
+from bokeh.embed import json_item
+from bokeh.layouts import column
+from bokeh.models import (
+    ColumnDataSource,
+    CustomJSHover,
+    FixedTicker,
+    HoverTool,
+    LinearColorMapper,
+    PanTool,
+    Range1d,
+    WheelZoomTool,
+)
+from bokeh.plotting import figure
+
+from dasklab.report.time_parts import PARTS
+from dasklab.report.timeline.rectangles import Panel, at_most
+
+MOST_RECTANGLES = 24_000  # of all panels; more are merged, so that zooming stays fluid
+LABEL_PX, ROW_PX, FEW_ROWS = 14, 22, 14  # the height of a row, and of one of a few rows
+MOST_PX = 480  # of all rows of a panel
+TITLE_PX, TICKS_PX, AXIS_PX = 30, 22, 26  # the heights of a title, of an axis' ticks, of its name
+LEFT_PX = 150  # for labels
+TOOLTIP = """<div style="max-width: 26rem; overflow-wrap: anywhere"><strong>@what{custom}</strong><br>
+@detail{custom}<br>@length{custom} from @left{0.0000} s on@count{custom}</div>"""
+SCRIPT = f"bokeh-{bokeh.__version__}.min.js"
+"""BokehJS, beside the pages that draw with it."""
+
+
+def script() -> bytes:
+    """Return BokehJS."""
+    return (Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js").read_bytes()
+
+
+def reduced(panels: Sequence[Panel], length_s: float) -> list[Panel]:
+    """Return the panels with as many rectangles as a browser draws without a delay.
+
+    The panel of threads may have half of them, the others share the rest.
+    """
+    others = MOST_RECTANGLES // 2 // max(1, len(panels) - 1)
+    mosts = [MOST_RECTANGLES // 2] + [others] * (len(panels) - 1)
+    return [at_most(panel, most, length_s) for panel, most in zip(panels, mosts, strict=True)]
+
+
+def document(panels: Sequence[Panel], length_s: float) -> str:
+    """Return the document as JSON that may stand in a page; ``timeline.js`` draws it."""
+    time = Range1d(0, length_s, bounds=(0, length_s), min_interval=length_s / 1e5, name="time")
+    colours = LinearColorMapper(
+        palette=[part.light for part in PARTS], low=-0.5, high=len(PARTS) - 0.5, name="colours"
+    )
+    figures = [_figure(panel, time, colours, panel is panels[0], panel is panels[-1]) for panel in panels]
+    layout = column(figures, sizing_mode="stretch_width", spacing=0)
+    return json.dumps(json_item(layout)).replace("</", "<\\/")
+
+
+def _figure(panel: Panel, time: Range1d, colours: LinearColorMapper, is_first: bool, is_last: bool) -> Any:
+    number = len(panel.rows)
+    height = min(MOST_PX, number * (ROW_PX if number <= FEW_ROWS else LABEL_PX))
+    around = TITLE_PX + TICKS_PX * (is_first or is_last) + AXIS_PX * is_last
+    drawing = figure(
+        title=panel.title,
+        height=height + around,
+        sizing_mode="stretch_width",
+        x_range=time,
+        y_range=Range1d(number, 0),
+        toolbar_location=None,
+        min_border_left=LEFT_PX,
+        min_border_right=12,
+        tools=[],
+        tags=[[at + 0.5, row.short] for at, row in enumerate(panel.rows)],
+        name="panel",
+    )
+    drawing.quad(
+        left="left",
+        right="right",
+        bottom="bottom",
+        top="top",
+        source=_source(panel),
+        line_color=None,
+        fill_color={"field": "colour", "transform": colours},
+    )
+    step = max(1, -(-LABEL_PX * number // height))  # labels do not overlap
+    drawing.yaxis.ticker = FixedTicker(ticks=[at + 0.5 for at in range(0, number, step)])
+    drawing.yaxis.major_label_overrides = {at + 0.5: row.label for at, row in enumerate(panel.rows)}
+    drawing.yaxis.major_tick_line_color = None
+    drawing.yaxis.axis_line_color = None
+    drawing.ygrid.visible = False
+    drawing.xaxis.axis_label = "seconds since the run's start" if is_last else None
+    drawing.xaxis.visible = is_first or is_last
+    pan, zoom = PanTool(dimensions="width"), WheelZoomTool(dimensions="width", modifiers="ctrl")
+    drawing.add_tools(pan, zoom, _hover(panel))
+    drawing.toolbar.active_drag, drawing.toolbar.active_scroll = pan, zoom
+    return drawing
+
+
+def _source(panel: Panel) -> ColumnDataSource:
+    some = panel.rectangles
+    return ColumnDataSource(
+        {
+            "left": some.left,
+            "right": some.right,
+            "bottom": (some.row + some.high).astype(np.float32),
+            "top": (some.row + some.low).astype(np.float32),
+            "length": (some.right - some.left).astype(np.float32),
+            "colour": some.colour.astype(np.uint8),
+            "what": some.what.astype(np.int32),
+            "detail": some.detail.astype(np.int32),
+            "count": some.count.astype(np.int32),
+        }
+    )
+
+
+def _hover(panel: Panel) -> HoverTool:
+    def text(texts: Sequence[str], code: str) -> CustomJSHover:
+        return CustomJSHover(args={"texts": list(texts)}, code=code)
+
+    length = "return value < 1 ? `${(1e3 * value).toPrecision(3)} ms` : `${value.toPrecision(4)} s`;"
+    return HoverTool(
+        tooltips=TOOLTIP,
+        formatters={
+            "@what": text(panel.descriptions, "return texts[value];"),
+            "@detail": text(panel.details, "return value < 0 ? '' : texts[value];"),
+            "@length": CustomJSHover(code=length),
+            "@count": CustomJSHover(code="return value > 1 ? `, ${value} intervals drawn together` : '';"),
+        },
+        point_policy="follow_mouse",
+        attachment="vertical",
+    )
