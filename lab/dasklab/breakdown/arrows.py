@@ -23,8 +23,8 @@ def arrows(run: Run) -> Arrows:
     moved = run.need_fetch != NONE
     fetch, dependent = run.need_fetch[moved], run.needs.task[moved]
     source = run.need_source[moved]
-    known = source != NONE
-    return Arrows(_distinct(source[known], fetch[known]), _distinct(fetch, dependent))
+    computed = source != NONE  # or the client sent the data
+    return Arrows(_distinct(source[computed], fetch[computed]), _distinct(fetch, dependent))
 
 
 def _distinct(first: Codes, second: Codes) -> list[tuple[int, int]]:

@@ -22,9 +22,9 @@ from dasklab.path_types import OutputFile, OutputFolder
 def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None) -> None:
     """Write the report of one or more runs: a folder of pages that open from disk.
 
-    The first page answers; each trial has a page with an interactive timeline and a trace to download. Two runs
-    of one experiment are shown side by side. RUN may be a folder with several runs, such as results/: each of
-    them is a section. It may also be a packed run.
+    The first page answers; each trial has a page with an interactive timeline and a trace to download. Two
+    runs of one experiment are shown side by side. RUN may be a folder with several runs, such as results/:
+    each of them is a section. It may also be a packed run.
 
     \b
     dasklab report RUN                             the folder report/ in the run

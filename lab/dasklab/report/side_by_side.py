@@ -27,7 +27,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Bar:
+class BarPair:
     """A cell of the main metric in both runs; widths are in per cent of the longest bar."""
 
     label: str
@@ -73,7 +73,7 @@ class SideBySide:
     unlike: list[str]
     sentence: str
     metric: str
-    bars: list[Bar]
+    bars: list[BarPair]
     times: list[TimePair]
     rows: list[ChangeRow]
 
@@ -154,13 +154,13 @@ def _size(change: CellChange) -> float:
     return abs(change.new - change.old)
 
 
-def _bars(changes: Sequence[CellChange], labels: Mapping[str, str]) -> list[Bar]:
+def _bars(changes: Sequence[CellChange], labels: Mapping[str, str]) -> list[BarPair]:
     longest = max((max(change.old, change.new) for change in changes), default=0.0)
     if longest <= 0:
         return []
     quantity = METRICS[changes[0].metric].quantity
     return [
-        Bar(
+        BarPair(
             label=labels.get(change.cell, change.cell),
             old=quantity(change.old),
             new=quantity(change.new),

@@ -12,8 +12,11 @@ from dasklab.breakdown.causes import CAUSES, Kind
 from dasklab.breakdown.threads import break_down
 from dasklab.report.time_parts import PARTS
 from dasklab.report.timeline import drawing
-from dasklab.report.timeline.panels import HEIGHTS, RATE_STEPS, panels, short_name
+from dasklab.report.timeline.links_panel import STEPS
+from dasklab.report.timeline.panels import panels
+from dasklab.report.timeline.plain import short_name
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Rectangles, Row, at_most, merge
+from dasklab.report.timeline.threads_panel import HEIGHTS
 
 from tests.unit.dasklab.breakdown.timelines import by_hand, random_run
 
@@ -112,7 +115,7 @@ def test_links_show_the_bytes_that_moved() -> None:
     rate = (some.high - some.low) / 0.94 * highest
     moved = (rate * 1e6 / 8 * (some.right - some.left)).sum()
     within = (run.fetches.start >= run.start) & (run.fetches.stop <= run.stop)
-    assert within.any() and len(some) <= 6 * RATE_STEPS
+    assert within.any() and len(some) <= 6 * STEPS
     assert moved == pytest.approx(2 * run.moved[within].sum(), rel=0.1)  # each fetch has two ends
 
 
