@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -109,6 +110,12 @@ class Section:
     time_notes: list[str]
     share_pct: float
     overhead_s: float
+
+    @property
+    def when(self) -> str:
+        """When the run began, in UTC, from its folder's name; else that name."""
+        match = re.fullmatch(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z", self.run.name)
+        return "{}-{}-{} {}:{}:{}".format(*match.groups()) if match else self.run.name
 
     @property
     def trials_of(self) -> dict[str, list[TrialRow]]:

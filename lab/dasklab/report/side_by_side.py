@@ -112,7 +112,7 @@ def _compared(old: Section, new: Section) -> Iterator[SideBySide]:
 
 
 def _side(section: Section) -> Side:
-    return Side(f"{section.run.name}{section.mark}", section.anchor)
+    return Side(f"{section.when}{section.mark}", section.anchor)
 
 
 def _label(section: Section, name: str) -> str:

@@ -187,6 +187,39 @@ def test_stored_trial_has_metadata_and_names_of_kinds(tmp_path: Path) -> None:
     assert {track.split("/")[0] for track in trace.counters} >= {"worker-1", "worker-2", "worker-3"}
 
 
+class Captured:
+    """What packets showed: three messages, of which two overlap, and the rates of two seconds."""
+
+    def __init__(self, start: float) -> None:
+        def message(begin: float, end: float, target: str) -> dict[str, object]:
+            times = {"time_ns": int(1e9 * (start + begin)), "end_ns": int(1e9 * (start + end))}
+            return times | {"source": "scheduler", "destination": target, "op": "compute-task", "bytes": 70}
+
+        rate = {"source": "scheduler", "destination": "worker-1"}
+        self.tables = {
+            "messages": [message(1, 2, "worker-1"), message(1.5, 3, "worker-2"), message(4, 5, "worker-1")],
+            "series": [rate | {"second": int(start) + n, "ip_bytes": 1e6 * (n + 1)} for n in range(2)],
+        }
+
+    def rows(self, name: str) -> list[dict[str, object]]:
+        return self.tables[name]
+
+
+def test_messages_of_a_capture_lie_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dasklab.results.storage.recording.read", lambda directory: Captured(0.0))
+    write(Explained(tmp_path, True, {}, [by_hand()], {}, pd.DataFrame()), tmp_path / "trial.pftrace")
+    trace = Trace(tmp_path / "trial.pftrace")
+    messages = [one for one in trace.slices if one.category == "message"]
+    assert [(one.name, one.start / 1e9, one.stop / 1e9) for one in messages] == [
+        ("to worker-1: compute-task", 1, 2),
+        ("to worker-2: compute-task", 1.5, 3),
+        ("to worker-1: compute-task", 4, 5),
+    ]
+    assert {one.track for one in messages} == {"packets/messages of scheduler"}
+    assert all(one.inside is None for one in messages)  # on tracks of their own
+    assert trace.counters["packets/scheduler to worker-1"] == [8, 16]
+
+
 def test_file_name_chooses_the_form(tmp_path: Path) -> None:
     explained = Explained(tmp_path, False, {}, [by_hand()], {}, pd.DataFrame())
     for name in ("a.json", "a.pftrace", "a.trace"):

@@ -58,6 +58,17 @@ def test_any_two_parts_can_be_told_apart(scheme: str, vision: str) -> None:
     assert {pair: d for pair, d in near.items() if d < LEAST_DIFFERENCE} == {}
 
 
+@pytest.mark.parametrize("vision", VISION)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_two_runs_side_by_side_can_be_told_apart(scheme: str, vision: str) -> None:
+    css = render("report.css", {})
+    then, now = (
+        re.search(rf"^\.{name} {{ background: var\(--(\w+)\)", css, re.M)[1] for name in ("then", "now")
+    )
+    own = colours()[scheme]
+    assert difference(own[then], own[now], vision) >= LEAST_DIFFERENCE
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_and_graphics_stand_out(scheme: str) -> None:
     own = colours()[scheme]

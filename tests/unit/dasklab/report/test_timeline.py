@@ -107,6 +107,24 @@ def test_transfers_messages_and_links_of_a_run() -> None:
     assert [row.label for row in links.rows] == ["out of worker-1", "into worker-2"]
 
 
+def test_messages_of_captured_runs_are_those_of_the_packets() -> None:
+    class Captured:
+        def rows(self, name: str) -> list[dict[str, object]]:
+            assert name == "messages"
+            common = {"source": "scheduler", "destination": "worker-1", "kind": "reply", "bytes": 1234}
+            times = [(1.0, 1.5, "compute-task"), (2.0, 2.1, None), (11.0, 12.0, "after the run")]
+            return [
+                common | {"time_ns": int(1e9 * begin), "end_ns": int(1e9 * end), "op": op}
+                for begin, end, op in times
+            ]
+
+    messages = panels(by_hand(), Captured())[2]
+    assert messages.descriptions == ["compute-task", "reply", "event loop busy"]
+    assert messages.details == ["1,234 bytes", "1,234 bytes"]
+    some = messages.rectangles
+    assert (some.left.tolist(), some.right.tolist()) == ([1.0, 2.0], [1.5, 2.1])
+
+
 def test_links_show_the_bytes_that_moved() -> None:
     run = random_run(3, sense=True)
     links = panels(run)[-1]
