@@ -89,12 +89,15 @@ def _captured(directory: Path) -> Explained | None:
 
 
 def _breakdown(explained: Explained | None) -> dict[str, Any]:
-    """Return the time breakdown as a sentence and a table; nothing where nothing was recorded."""
+    """Return the time breakdown as sentences and a table, and advice; nothing where nothing was recorded."""
     if explained is None or not explained.timed:
-        return {"time": None, "sentences": []}
+        return {"time": None, "sentences": [], "advice": []}
     summary = explained.summary
-    sentences = [wording.paragraph(summary), *changes(explained.median_run), *map(str, explained.advice)]
-    return {"time": time_table({"all threads": summary}), "sentences": sentences}
+    return {
+        "time": time_table({"all threads": summary}),
+        "sentences": [wording.paragraph(summary), *changes(explained.median_run)],
+        "advice": [(str(piece).removesuffix(piece.rule.page), piece.rule.page) for piece in explained.advice],
+    }
 
 
 def _timeline(explained: Explained) -> Timeline | None:

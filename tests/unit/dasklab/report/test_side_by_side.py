@@ -12,6 +12,7 @@ from dasklab.model.experiment import Experiment
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
+from tests.unit.dasklab.stored_run import previous_run
 
 Measure = Callable[[float], Path]
 
@@ -66,6 +67,17 @@ def test_two_runs_of_an_experiment_have_anchors_and_figures_of_their_own(
     figures = sorted(file.name for file in (tmp_path / "report").glob("*-compute_s.svg"))
     assert len(figures) == 2
     assert len({(tmp_path / "report" / name).read_text() for name in figures}) == 2
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_time_of_two_recorded_runs_is_divided_by_part(tmp_path: Path) -> None:
+    runs = [previous_run(tmp_path / "then"), previous_run(tmp_path / "now")]
+    text = report.write(runs, tmp_path / "report").read_text()
+    assert "Where the time went, then and now" in text
+    [then, now] = re.findall(r"<small>(?:then|now): ([^<]+)</small>", text)
+    assert then == now and then.startswith("0.129 s; computing and worker lag 0.07")
+    pages = [file.name for file in (tmp_path / "report" / "trials").glob("*.html")]
+    assert len(pages) == 2
 
 
 @pytest.mark.usefixtures("undrawn")
