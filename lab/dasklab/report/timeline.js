@@ -1,5 +1,6 @@
 // Draws the timeline of a trial's page, in the colours of the page: light, dark, or paper. Buttons and keys move
-// the time axis, which all panels share.
+// the time axis, which all panels share. Each panel holds all its rectangles; those that are drawn depend on the
+// part of the run that is shown (timeline_levels.js).
 "use strict";
 
 (async () => {
@@ -12,6 +13,7 @@
   const time = content.get_model_by_name("time");
   const colours = content.get_model_by_name("colours");
   const panels = content.roots()[0].children;
+  const levels = panels.map((panel) => new Levels(panel.tags[1]));
   const labels = panels.map((panel) => new Map(panel.left[0].major_label_overrides));
   const whole = { start: time.start, end: time.end };
 
@@ -45,7 +47,7 @@
   function fit() {
     const narrow = frame.clientWidth < 620;
     panels.forEach((panel, index) => {
-      const short = new Map(panel.tags);
+      const short = new Map(panel.tags[0]);
       panel.min_border_left = narrow ? 64 : 150;
       panel.left[0].major_label_overrides = narrow ? short : labels[index];
       if (window.matchMedia("(pointer: coarse)").matches) panel.toolbar.active_drag = null;
@@ -56,6 +58,20 @@
     const length = Math.min(end - start, whole.end);
     const first = Math.min(Math.max(start, 0), whole.end - length);
     time.setv({ start: first, end: first + length });
+  }
+
+  let waiting = false;
+  function draw() {
+    waiting = false;
+    panels.forEach((panel, index) => {
+      panel.renderers[0].data_source.data = levels[index].between(time.start, time.end, frame.clientWidth);
+    });
+  }
+
+  function follow() {
+    describe();
+    if (!waiting) requestAnimationFrame(draw);
+    waiting = true;
   }
 
   function describe() {
@@ -81,7 +97,7 @@
     const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
     if (plain && act(keys[event.key])) event.preventDefault();
   });
-  time.change.connect(describe);
+  time.change.connect(follow);
   schemes.addEventListener("change", paintScreen);
   window.addEventListener("beforeprint", paintPaper);
   window.addEventListener("afterprint", paintScreen);
@@ -89,5 +105,6 @@
   paintScreen();
   fit();
   describe();
+  draw();
   frame.dataset.drawn = "true";
 })();

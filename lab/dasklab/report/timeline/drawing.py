@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,16 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from dasklab.report.time_parts import PARTS
-from dasklab.report.timeline.rectangles import Panel, at_most
+from dasklab.report.timeline.rectangles import SEVERAL, Panel, at_most
 
-MOST_RECTANGLES = 24_000  # of all panels; more are merged, so that zooming stays fluid
+MOST_STORED = 240_000  # rectangles of all panels in a page; more are merged, which bounds its size
 LABEL_PX, ROW_PX, FEW_ROWS = 14, 22, 14  # the height of a row, and of one of a few rows
 MOST_PX = 480  # of all rows of a panel
 TITLE_PX, TICKS_PX, AXIS_PX = 30, 22, 26  # the heights of a title, of an axis' ticks, of its name
 LEFT_PX = 150  # for labels
 TOOLTIP = """<div style="max-width: 26rem; overflow-wrap: anywhere"><strong>@what{custom}</strong><br>
 @detail{custom}<br>@length{custom} from @left{0.0000} s on@count{custom}</div>"""
+DRAWN = ("left", "right", "bottom", "top", "colour", "what", "detail", "count", "length")  # columns
 SCRIPT = f"bokeh-{bokeh.__version__}.min.js"
 """BokehJS, beside the pages that draw with it."""
 
@@ -43,24 +44,35 @@ def script() -> bytes:
 
 
 def reduced(panels: Sequence[Panel], length_s: float) -> list[Panel]:
-    """Return the panels with as many rectangles as a browser draws without a delay.
+    """Return the panels with as many rectangles as a page may hold.
 
     The panel of threads may have half of them, the others share the rest.
     """
-    others = MOST_RECTANGLES // 2 // max(1, len(panels) - 1)
-    mosts = [MOST_RECTANGLES // 2] + [others] * (len(panels) - 1)
+    others = MOST_STORED // 2 // max(1, len(panels) - 1)
+    mosts = [MOST_STORED // 2] + [others] * (len(panels) - 1)
     return [at_most(panel, most, length_s) for panel, most in zip(panels, mosts, strict=True)]
 
 
 def document(panels: Sequence[Panel], length_s: float) -> str:
-    """Return the document as JSON that may stand in a page; ``timeline.js`` draws it."""
+    """Return the document as JSON that may stand in a page; ``timeline.js`` draws it.
+
+    The figures are empty: which rectangles are drawn depends on the part of the run that the reader looks at.
+    """
     time = Range1d(0, length_s, bounds=(0, length_s), min_interval=length_s / 1e5, name="time")
     colours = LinearColorMapper(
         palette=[part.light for part in PARTS], low=-0.5, high=len(PARTS) - 0.5, name="colours"
     )
-    figures = [_figure(panel, time, colours, panel is panels[0], panel is panels[-1]) for panel in panels]
+    details = list(dict.fromkeys(text for panel in panels for text in panel.details))
+    texts = ColumnDataSource({"details": details})
+    codes = {text: code for code, text in enumerate(details)}
+    figures = []
+    for panel in panels:
+        drawing = _figure(panel, time, colours, panel is panels[0], panel is panels[-1])
+        drawing.add_tools(_hover(panel, texts))
+        drawing.tags = [_short_labels(panel), _stored(panel, codes)]
+        figures.append(drawing)
     layout = column(figures, sizing_mode="stretch_width", spacing=0)
-    return json.dumps(json_item(layout)).replace("</", "<\\/")
+    return json.dumps(json_item(layout), separators=(",", ":")).replace("</", "<\\/")
 
 
 def _figure(panel: Panel, time: Range1d, colours: LinearColorMapper, is_first: bool, is_last: bool) -> Any:
@@ -77,7 +89,6 @@ def _figure(panel: Panel, time: Range1d, colours: LinearColorMapper, is_first: b
         min_border_left=LEFT_PX,
         min_border_right=12,
         tools=[],
-        tags=[[at + 0.5, row.short] for at, row in enumerate(panel.rows)],
         name="panel",
     )
     drawing.quad(
@@ -85,7 +96,7 @@ def _figure(panel: Panel, time: Range1d, colours: LinearColorMapper, is_first: b
         right="right",
         bottom="bottom",
         top="top",
-        source=_source(panel),
+        source=ColumnDataSource({name: [] for name in DRAWN}),
         line_color=None,
         fill_color={"field": "colour", "transform": colours},
     )
@@ -98,38 +109,44 @@ def _figure(panel: Panel, time: Range1d, colours: LinearColorMapper, is_first: b
     drawing.xaxis.axis_label = "seconds since the run's start" if is_last else None
     drawing.xaxis.visible = is_first or is_last
     pan, zoom = PanTool(dimensions="width"), WheelZoomTool(dimensions="width", modifiers="ctrl")
-    drawing.add_tools(pan, zoom, _hover(panel))
+    drawing.add_tools(pan, zoom)
     drawing.toolbar.active_drag, drawing.toolbar.active_scroll = pan, zoom
     return drawing
 
 
-def _source(panel: Panel) -> ColumnDataSource:
+def _short_labels(panel: Panel) -> list[list[float | str]]:
+    return [[at + 0.5, row.short] for at, row in enumerate(panel.rows)]
+
+
+def _stored(panel: Panel, codes: Mapping[str, int]) -> ColumnDataSource:
+    """Return all rectangles of a panel by row and time, in as few bytes as they need."""
     some = panel.rectangles
+    some = some.select(np.lexsort((some.left, some.row)))
+    texts = np.array([*(codes[text] for text in panel.details), SEVERAL], np.int32)
     return ColumnDataSource(
         {
             "left": some.left,
-            "right": some.right,
+            "length": (some.right - some.left).astype(np.float32),
+            "row": some.row.astype(np.uint16),
             "bottom": (some.row + some.high).astype(np.float32),
             "top": (some.row + some.low).astype(np.float32),
-            "length": (some.right - some.left).astype(np.float32),
             "colour": some.colour.astype(np.uint8),
-            "what": some.what.astype(np.int32),
-            "detail": some.detail.astype(np.int32),
-            "count": some.count.astype(np.int32),
+            "what": some.what.astype(np.uint16),
+            "detail": texts[some.detail],
+            "count": some.count.astype(np.uint32),
         }
     )
 
 
-def _hover(panel: Panel) -> HoverTool:
-    def text(texts: Sequence[str], code: str) -> CustomJSHover:
-        return CustomJSHover(args={"texts": list(texts)}, code=code)
-
+def _hover(panel: Panel, texts: ColumnDataSource) -> HoverTool:
+    descriptions = list(panel.descriptions)
+    detail = "return value < 0 ? '' : texts.get_column('details')[value];"
     length = "return value < 1 ? `${(1e3 * value).toPrecision(3)} ms` : `${value.toPrecision(4)} s`;"
     return HoverTool(
         tooltips=TOOLTIP,
         formatters={
-            "@what": text(panel.descriptions, "return texts[value];"),
-            "@detail": text(panel.details, "return value < 0 ? '' : texts[value];"),
+            "@what": CustomJSHover(args={"texts": descriptions}, code="return texts[value];"),
+            "@detail": CustomJSHover(args={"texts": texts}, code=detail),
             "@length": CustomJSHover(code=length),
             "@count": CustomJSHover(code="return value > 1 ? `, ${value} intervals drawn together` : '';"),
         },

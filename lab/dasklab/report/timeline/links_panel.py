@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dasklab.breakdown.intervals import Floats
+from dasklab.breakdown.intervals import Codes, Floats
 from dasklab.breakdown.run import Run
 from dasklab.model.number_format import format_quantity
 from dasklab.report.timeline.plain import DATA, Texts, rectangles, short_name
 from dasklab.report.timeline.rectangles import Panel, Rectangles, Row, concatenate
 
 STEPS = 600  # of the time axis
-LEAST = 0.002  # of the highest rate; less is not drawn
+LEAST = 0.005  # of the highest rate; less is not drawn, and rates that differ by less are one
 
 
 def links_panel(run: Run) -> Panel:
@@ -34,15 +34,24 @@ def links_panel(run: Run) -> Panel:
     rows = [Row(f"{way} {names[w]}", f"{way.split()[0]} {short_name(names[w])}") for way, w in rates]
     parts, texts = [], Texts()
     for row, rate in enumerate(rates.values()):
-        some = np.flatnonzero(rate > LEAST * highest)
-        detail = [texts.code(format_quantity(value, "Mbit/s")) for value in rate[some].tolist()]
-        low, high = 0.98 - 0.94 * rate[some] / highest, np.full(len(some), 0.98)  # rows grow downwards
-        what = np.full(len(some), row)
-        left, right = run.start + edges[some], run.start + edges[some + 1]
+        first, last = _plateaus(rate, highest)
+        detail = [texts.code(format_quantity(value, "Mbit/s")) for value in rate[first].tolist()]
+        low, high = 0.98 - 0.94 * rate[first] / highest, np.full(len(first), 0.98)  # rows grow downwards
+        what = np.full(len(first), row)
+        left, right = run.start + edges[first], run.start + edges[last + 1]
         part = rectangles(run, what, left, right, what, (low, high))
-        parts.append(replace(part, detail=np.array(detail, np.int64), colour=np.full(len(some), DATA)))
+        parts.append(replace(part, detail=np.array(detail, np.int64), colour=np.full(len(first), DATA)))
     title = f"Links: fetched data, up to {format_quantity(highest, 'Mbit/s')}"
     return Panel(title, rows, concatenate(parts), [f"data {row.label}" for row in rows], texts.texts)
+
+
+def _plateaus(rate: Floats, highest: float) -> tuple[Codes, Codes]:
+    """Return the first and the last step of each stretch of time with about one rate above zero."""
+    level = np.rint(rate / highest / LEAST).astype(np.int64)
+    ends = np.flatnonzero(np.append(np.diff(level) != 0, True))
+    begins = np.append(0, ends[:-1] + 1)
+    moving = level[begins] > 0
+    return begins[moving], ends[moving]
 
 
 def _empty() -> Rectangles:

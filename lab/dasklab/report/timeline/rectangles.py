@@ -1,8 +1,8 @@
-"""Rectangles in rows over time, as columns; so many of them that a browser draws them without a delay.
+"""Rectangles in rows over time, as columns; not more of them than a page can hold.
 
-A run of a million tasks has millions of intervals, far more than a screen has pixels. Those that are shorter
-than some width are drawn together: the time is divided into columns of that width, and in each row and column
-one rectangle stands for all short ones. It has the description of the one that took most time.
+A run of a million tasks has millions of intervals. Those that are shorter than some width are drawn together:
+the time is divided into columns of that width, and in each row and column one rectangle stands for all short
+ones. It has the description of the one that took most time.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ def at_most(panel: Panel, most: int, length_s: float) -> Panel:
     Args:
         length_s: the length of the time axis.
     """
-    width = 2 * length_s * len(panel.rows) / most
+    width = length_s * len(panel.rows) / most
     short = panel
     while len(short.rectangles) > most:
         short = replace(panel, rectangles=merge(panel.rectangles, width), merged_s=width)
-        width *= 2
+        width *= 1.4
     return _without_unused(short)
 
 

@@ -154,6 +154,31 @@ def test_timeline_zooms_and_moves_by_keyboard_and_buttons(site: dict[str, str], 
     assert panels == ["time"] * 4 and messages == []  # one axis for all
 
 
+CROWD = """(([start, end]) => {
+  const [rows, number] = [4, 50000]; // of 10 s each, without gaps
+  const columns = { row: [], left: [], length: [], top: [], bottom: [], colour: [], what: [], detail: [], count: [] };
+  for (let at = 0; at < rows * number; at++) {
+    const [row, place] = [Math.floor(at / number), at % number];
+    const values = { row, left: place * 10 / number, length: 10 / number, top: row, bottom: row + 1, colour: 0 };
+    Object.assign(values, { what: 1, detail: at, count: 1 });
+    for (const [name, value] of Object.entries(values)) columns[name].push(value);
+  }
+  const drawn = new Levels({ get_column: (name) => columns[name] }).between(start, end, 1000);
+  const ends = drawn.left.map((left, at) => [drawn.top[at], left, drawn.right[at]]);
+  const gaps = ends.slice(1).filter(([row, left], at) => row === ends[at][0] && left > ends[at][2] + 1e-9);
+  return { bars: ends.length, intervals: drawn.count.reduce((a, b) => a + b), gaps: gaps.length };
+})"""
+
+
+def test_narrow_bars_are_drawn_together_until_one_zooms_in(site: dict[str, str], browser: Any) -> None:
+    page, _ = opened(browser, site["timeline"])
+    whole = page.evaluate(CROWD, [0, 10])
+    assert whole["intervals"] == 200_000 and whole["gaps"] == 0
+    assert 1_000 < whole["bars"] <= 4 * (10 / 0.015 + 1)
+    near = page.evaluate(CROWD, [5, 5.02])
+    assert near["bars"] == near["intervals"] == pytest.approx(4 * 100, abs=8)
+
+
 def test_bar_of_the_timeline_says_what_it_is(site: dict[str, str], browser: Any) -> None:
     page, messages = opened(browser, site["timeline"])
     box = page.locator("#timeline").bounding_box()

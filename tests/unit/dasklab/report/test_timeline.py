@@ -148,5 +148,5 @@ def test_document_is_bounded_and_may_stand_in_a_page() -> None:
     run = replace(run, keys=[key, *run.keys[1:]])
     text = drawing.document(drawing.reduced(panels(run), run.makespan), run.makespan)
     assert "</" not in text and key in json.dumps(json.loads(text), ensure_ascii=False)
-    crowd = [panel_of(100_000, rows=40), panel_of(80_000), panel_of(80_000)]
-    assert sum(len(panel.rectangles) for panel in drawing.reduced(crowd, 10.0)) <= drawing.MOST_RECTANGLES
+    crowd = [panel_of(200_000, rows=40), panel_of(80_000), panel_of(80_000)]
+    assert sum(len(panel.rectangles) for panel in drawing.reduced(crowd, 10.0)) <= drawing.MOST_STORED
