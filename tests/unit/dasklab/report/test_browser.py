@@ -156,12 +156,12 @@ def test_timeline_zooms_and_moves_by_keyboard_and_buttons(site: dict[str, str], 
 
 CROWD = """(([start, end]) => {
   const [rows, number] = [4, 50000]; // of 10 s each, without gaps
-  const columns = { row: [], left: [], length: [], top: [], bottom: [], colour: [], what: [], detail: [], count: [] };
+  const names = ["row", "left", "length", "top", "bottom", "colour", "what", "detail", "count"];
+  const columns = Object.fromEntries(names.map((name) => [name, []]));
   for (let at = 0; at < rows * number; at++) {
     const [row, place] = [Math.floor(at / number), at % number];
-    const values = { row, left: place * 10 / number, length: 10 / number, top: row, bottom: row + 1, colour: 0 };
-    Object.assign(values, { what: 1, detail: at, count: 1 });
-    for (const [name, value] of Object.entries(values)) columns[name].push(value);
+    const values = [row, place * 10 / number, 10 / number, row, row + 1, 0, 1, at, 1];
+    names.forEach((name, column) => columns[name].push(values[column]));
   }
   const drawn = new Levels({ get_column: (name) => columns[name] }).between(start, end, 1000);
   const ends = drawn.left.map((left, at) => [drawn.top[at], left, drawn.right[at]]);

@@ -7,12 +7,15 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from dasklab import report
-from dasklab.report import downloads
+from dasklab.breakdown.explain import Explained
+from dasklab.report import downloads, trial_pages
 from dasklab.report.timeline import drawing
 from dasklab.running import driver
 
+from tests.unit.dasklab.breakdown.timelines import by_hand
 from tests.unit.dasklab.conftest import FakeLab, Json
 from tests.unit.dasklab.stored_run import previous_run
 
@@ -80,3 +83,18 @@ def test_single_file_has_no_pages_of_trials(tmp_path: Path) -> None:
     file = report.write_single_file([run], tmp_path / "mail" / "report.html")
     assert [path.name for path in file.parent.iterdir()] == ["report.html"]
     assert "trials/" not in file.read_text()
+
+
+def test_captured_runs_are_shown_where_no_others_were_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explained = Explained(tmp_path, True, {}, [by_hand()], {}, pd.DataFrame())
+    monkeypatch.setattr(trial_pages, "explain", lambda directory, captured: explained if captured else None)
+    monkeypatch.setattr(trial_pages.recording, "read", lambda directory: None)
+    for kinds, expected in (({True}, explained), ({False, True}, None), (set(), None)):
+        monkeypatch.setattr(
+            trial_pages.records, "recorded", lambda directory, captured=False, kinds=kinds: captured in kinds
+        )
+        assert trial_pages._captured(tmp_path) is expected
+    timeline = trial_pages._timeline(explained)
+    assert timeline is not None and timeline.run == "captured run 0"
