@@ -13,7 +13,7 @@ to the task that needed it. Above the processes are the critical path and, of ca
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -35,13 +35,10 @@ from dasklab.model.files import Timings
 from dasklab.model.trial import Trial
 from dasklab.results.storage import recording, store
 from dasklab.results.storage.recording import Recording
+from dasklab.terminal import counted
 
-TASK, TRANSFER, LOOP, MESSAGE = (
-    "task",
-    "transfer",
-    "event loop",
-    "message",
-)  # categories beside causes' groups
+TASK, TRANSFER, LOOP, MESSAGE = "task", "transfer", "event loop", "message"
+"""Categories of slices, beside the groups of causes."""
 MOST_KEYS = 20  # of a transfer that are named
 PATH = "critical path"
 Numbers = defaultdict[int, list[int]]  # a task or a fetch -> arrows
@@ -94,37 +91,30 @@ class _Hosts:
         self.path, self.runs = writer.thread(path, PATH), writer.thread(path, "runs")
         self._tracks: dict[tuple[str, str, int], int] = {}
         threads = {name: number for run in runs for name, number in run.threads.items()}
-        labels = {SCHEDULER: ""} | {name: f"{number} threads" for name, number in threads.items()}
+        labels = {SCHEDULER: ""} | {name: counted(number, "thread") for name, number in threads.items()}
         self._processes = {name: writer.process(name, label) for name, label in labels.items()}
 
     def thread(self, host: str, number: int) -> int:
-        key = host, "thread", number
-        if key not in self._tracks:
-            self._tracks[key] = self.writer.thread(self._process(host), f"thread {number}")
-        return self._tracks[key]
+        return self._track(host, "thread", number, lambda own: self.writer.thread(own, f"thread {number}"))
 
     def loop(self, host: str) -> int:
-        key = host, LOOP, 0
-        if key not in self._tracks:
-            self._tracks[key] = self.writer.thread(self._process(host), LOOP)
-        return self._tracks[key]
+        return self._track(host, LOOP, 0, lambda own: self.writer.thread(own, LOOP))
 
     def transfers(self, host: str, lane: int) -> int:
-        key = host, TRANSFER, lane
-        if key not in self._tracks:
-            self._tracks[key] = self.writer.track(self._process(host), "transfers to it")
-        return self._tracks[key]
+        return self._track(host, TRANSFER, lane, lambda own: self.writer.track(own, "transfers to it"))
 
     def assigned(self, host: str) -> int:
-        key = host, "assigned", 0
-        if key not in self._tracks:
-            self._tracks[key] = self.writer.counter(self._process(host), "tasks assigned", "tasks")
-        return self._tracks[key]
+        name = "tasks assigned"
+        return self._track(host, name, 0, lambda own: self.writer.counter(own, name, "tasks"))
 
-    def _process(self, host: str) -> int:
-        if host not in self._processes:  # the client has only an event loop
-            self._processes[host] = self.writer.process(host)
-        return self._processes[host]
+    def _track(self, host: str, kind: str, number: int, add: Callable[[int], int]) -> int:
+        """Return a track of a host, which is added to its process when it is needed for the first time."""
+        key = host, kind, number
+        if key not in self._tracks:
+            if host not in self._processes:  # the client has only an event loop
+                self._processes[host] = self.writer.process(host)
+            self._tracks[key] = add(self._processes[host])
+        return self._tracks[key]
 
 
 class _RunTrace:
