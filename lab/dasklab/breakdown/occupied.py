@@ -58,7 +58,8 @@ def is_running(run: Run, intervals: Intervals) -> Mask:
     if not len(run.tasks):
         return np.zeros(len(intervals), bool)
     has_begun = intervals.start >= run.tasks.start[task] - TICK_S
-    return (intervals.task != NO_TASK) & has_begun & (intervals.stop <= run.tasks.stop[task] + TICK_S)
+    goes_on = intervals.stop <= run.tasks.stop[task] + TICK_S
+    return np.asarray((intervals.task != NO_TASK) & has_begun & goes_on, bool)
 
 
 def occupied(run: Run, intervals: Intervals) -> Occupied:

@@ -58,7 +58,7 @@ def document(panels: Sequence[Panel], length_s: float) -> str:
 
     The figures are empty: which rectangles are drawn depends on the part of the run that the reader looks at.
     """
-    time = Range1d(0, length_s, bounds=(0, length_s), min_interval=length_s / 1e5, name="time")
+    time = Range1d(start=0, end=length_s, bounds=(0, length_s), min_interval=length_s / 1e5, name="time")
     colours = LinearColorMapper(
         palette=[part.light for part in PARTS], low=-0.5, high=len(PARTS) - 0.5, name="colours"
     )
@@ -84,7 +84,7 @@ def _figure(panel: Panel, time: Range1d, colours: LinearColorMapper, is_first: b
         height=height + around,
         sizing_mode="stretch_width",
         x_range=time,
-        y_range=Range1d(number, 0),
+        y_range=Range1d(start=number, end=0),
         toolbar_location=None,
         min_border_left=LEFT_PX,
         min_border_right=12,

@@ -80,4 +80,4 @@ def _sum_of_ramps(end: Floats, speed: Floats, time: Floats) -> Floats:
     finished = np.searchsorted(end, time, side="right")
     up_to_end = np.append(0.0, np.cumsum(end * speed))[finished]
     going_on = (speed.sum() - np.append(0.0, np.cumsum(speed))[finished]) * time
-    return up_to_end + going_on
+    return np.asarray(up_to_end + going_on, np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -52,7 +53,7 @@ class Trace:
             self._event(packet, stacks[packet.track_event.track_uuid])
         assert not any(stacks.values()), "a slice has no end"
 
-    def _define(self, packet) -> None:
+    def _define(self, packet: Any) -> None:
         for entry in packet.chrome_events.metadata:
             self.metadata[entry.name] = entry.string_value
         for kind in ("event_names", "event_categories", "debug_annotation_names"):
@@ -73,7 +74,7 @@ class Trace:
             assert track.uuid not in self.tracks
             self.tracks[track.uuid] = name
 
-    def _event(self, packet, stack: list[Slice]) -> None:
+    def _event(self, packet: Any, stack: list[Slice]) -> None:
         event, kinds = packet.track_event, protos.TrackEvent.Type
         track = self.tracks[event.track_uuid]
         if event.type == kinds.TYPE_COUNTER:
@@ -191,17 +192,17 @@ class Captured:
     """What packets showed: three messages, of which two overlap, and the rates of two seconds."""
 
     def __init__(self, start: float) -> None:
-        def message(begin: float, end: float, target: str) -> dict[str, object]:
+        def message(begin: float, end: float, target: str) -> dict[str, Any]:
             times = {"time_ns": int(1e9 * (start + begin)), "end_ns": int(1e9 * (start + end))}
             return times | {"source": "scheduler", "destination": target, "op": "compute-task", "bytes": 70}
 
         rate = {"source": "scheduler", "destination": "worker-1"}
-        self.tables = {
+        self.tables: dict[str, list[dict[str, Any]]] = {
             "messages": [message(1, 2, "worker-1"), message(1.5, 3, "worker-2"), message(4, 5, "worker-1")],
             "series": [rate | {"second": int(start) + n, "ip_bytes": 1e6 * (n + 1)} for n in range(2)],
         }
 
-    def rows(self, name: str) -> list[dict[str, object]]:
+    def rows(self, name: str) -> list[dict[str, Any]]:
         return self.tables[name]
 
 
