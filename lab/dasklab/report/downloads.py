@@ -16,7 +16,7 @@ from dasklab.breakdown.trace import SUFFIX, write
 from dasklab.records.speedscope import speedscope
 from dasklab.report.trial_rows import TrialRow
 
-MOST_TRACED = 50_000  # tasks of a trial; a trace of more takes long, so the page has the command instead
+MOST_TRACED = 20_000  # tasks of a trial; a trace of more takes long, so the page has the command instead
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from bokeh.plotting import figure
 from dasklab.report.time_parts import PARTS
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, at_most
 
-MOST_STORED = 240_000  # rectangles of all panels in a page; more are merged, which bounds its size
+MOST_STORED = 300_000  # rectangles of all panels in a page; more are merged, which bounds its size
 LABEL_PX, ROW_PX, FEW_ROWS = 14, 22, 14  # the height of a row, and of one of a few rows
 MOST_PX = 480  # of all rows of a panel
 TITLE_PX, TICKS_PX, AXIS_PX = 30, 22, 26  # the heights of a title, of an axis' ticks, of its name
@@ -148,7 +148,9 @@ def _hover(panel: Panel, texts: ColumnDataSource) -> HoverTool:
             "@what": CustomJSHover(args={"texts": descriptions}, code="return texts[value];"),
             "@detail": CustomJSHover(args={"texts": texts}, code=detail),
             "@length": CustomJSHover(code=length),
-            "@count": CustomJSHover(code="return value > 1 ? `, ${value} intervals drawn together` : '';"),
+            "@count": CustomJSHover(
+                code="return value > 1 ? `, the longest of ${value} drawn together` : '';"
+            ),
         },
         point_policy="follow_mouse",
         attachment="vertical",

@@ -79,11 +79,11 @@ def at_most(panel: Panel, most: int, length_s: float) -> Panel:
     Args:
         length_s: the length of the time axis.
     """
-    width = length_s * len(panel.rows) / most
+    width = length_s * len(panel.rows) / most / 4
     short = panel
     while len(short.rectangles) > most:
         short = replace(panel, rectangles=merge(panel.rectangles, width), merged_s=width)
-        width *= 1.4
+        width *= 1.25
     return _without_unused(short)
 
 
