@@ -9,8 +9,10 @@ EXTRAS = {  # import name -> extra
     "proxmoxer": "lab",
     "requests": "lab",
     "requests_toolbelt": "lab",
+    "bokeh": "report",
     "jinja2": "report",
     "matplotlib": "report",
+    "perfetto": "report",
 }
 
 

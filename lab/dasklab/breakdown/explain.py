@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
@@ -179,23 +179,34 @@ def is_run(path: Path) -> bool:
     return (path / Campaign.FILE).exists()
 
 
+def explain_trials(
+    run: Path, captured: bool = False, *, valid_only: bool = False
+) -> Iterator[tuple[Path, Explained]]:
+    """Yield the time breakdown of each finished trial of which Dask's records exist."""
+    for directory in store.finished(run):
+        is_wanted = not valid_only or store.need(Result, directory).status == "ok"
+        if is_wanted and records.recorded(directory, captured):
+            try:
+                yield directory, explain(directory, captured)
+            except LabError as error:
+                warn(f"{error.message}; the trial's time is not explained")
+
+
 def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
     """Return the time breakdown of each cell of an experiment's run, the baseline first: of its valid trials.
 
     Empty where nothing was recorded of the baseline.
     """
+    return summarise_cells(run, explain_trials(run, captured, valid_only=True))
+
+
+def summarise_cells(run: Path, trials: Iterable[tuple[Path, Explained]]) -> dict[str, Summary]:
+    """Return the same as ``cells`` from trials that are explained already."""
     timed: dict[str, list[Run]] = {}
-    for directory in store.finished(run):
-        valid = store.need(Result, directory).status == "ok"
-        if valid and records.recorded(directory, captured):
+    for directory, explained in trials:
+        if store.need(Result, directory).status == "ok":
             trial = store.need(Trial, directory)
-            name = "null trial" if trial.null else trial.cell
-            try:
-                runs = explain(directory, captured).timed
-            except LabError as error:
-                warn(f"{error.message}; the trial's time is not explained")
-                continue
-            timed.setdefault(name, []).extend(runs)
+            timed.setdefault("null trial" if trial.null else trial.cell, []).extend(explained.timed)
     base = cell_names(store.experiment(store.read_run(run)))[0]
     order = [base, *(name for name in timed if name != base)] if base in timed else []
     return {name: summarise(timed[name]) for name in order}

@@ -209,6 +209,14 @@ class Run:
         return np.where(self.fetches.busy, 0.0, total)
 
     @cached_property
+    def fetched(self) -> list[list[int]]:
+        """For each fetch the codes of the keys that it was for."""
+        keys: list[list[int]] = [[] for _ in range(len(self.fetches))]
+        for fetch, key in zip(self.delivered.fetch.tolist(), self.delivered.key.tolist(), strict=True):
+            keys[fetch].append(key)
+        return keys
+
+    @cached_property
     def load(self) -> dict[int, Steps]:
         """For each worker how many tasks it has been assigned that have not ended."""
         tasks = self.tasks

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasklab.breakdown.causes import LAG, PEER, RECEIVED, SERIALISE, WIRE, Cause
-from dasklab.breakdown.intervals import Codes, Floats, Mask, Windows
+from dasklab.breakdown.intervals import NO_TASK, Codes, Floats, Intervals, Mask, Windows
 from dasklab.breakdown.matching import expand, least_before, pairs
 from dasklab.breakdown.run import Run
 
@@ -105,6 +105,20 @@ def explain_fetches(
     add(data.left, data.taken_up, WIRE, incoming)
     add(data.taken_up, complete, RECEIVED, incoming)
     add(complete, end, SERIALISE, receiver)
+
+
+def fetch_stages(run: Run) -> tuple[Intervals, Codes]:
+    """Return the stages of all fetches, in the order of the fetches.
+
+    Returns:
+        The intervals; where those of each fetch begin, and at last their number.
+    """
+    rows = np.arange(len(run.fetches))
+    start, stop = run.fetches.start, run.fetches.stop
+    windows = Windows(np.full(len(rows), NO_TASK), start, stop, rows)
+    explain_fetches(run, windows, rows, rows, start, stop)
+    stages = windows.intervals()
+    return stages, np.searchsorted(stages.lane, np.arange(len(rows) + 1))
 
 
 def _fetches_of(run: Run, task: Codes) -> tuple[Codes, Codes]:

@@ -31,7 +31,9 @@ FOLDER = RunPath(file_okay=False)
 @click.argument("second", metavar="[TRIAL]", required=False, type=FOLDER)
 @click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
 @click.option("--captured", is_flag=True, help="Explain the captured runs instead of the timed ones.")
-@click.option("--trace", type=OutputFile(), help="Write TRIAL as a trace for ui.perfetto.dev.")
+@click.option(
+    "--trace", type=OutputFile(), help="Write TRIAL as a trace for ui.perfetto.dev; FILE.json: for others."
+)
 @click.option("--profile", type=OutputFile(), help="Write Dask's profile of TRIAL for speedscope.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def explain(
@@ -59,6 +61,10 @@ def explain(
     if explain.is_run(first):
         _explain_run(first, captured, as_json)
         return
+    if trace:
+        from dasklab.breakdown.trace import writer
+
+        writer(trace)  # a missing package is reported before the work
     trial = explain.explain(first, captured)
     if operation is not None:
         trial = trial.only(operation)

@@ -1,4 +1,4 @@
-"""``dasklab report``: one or more runs as an HTML page."""
+"""``dasklab report``: one or more runs as pages."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from dasklab.path_types import OutputFile, OutputFolder
     type=OutputFolder(),
     help="The folder to write. Default: report/ in the run, or NAME-report/ for a packed run.",
 )
-@click.option("--single-file", type=OutputFile(), help="Write only the page, to this file, for e-mail.")
+@click.option("--single-file", type=OutputFile(), help="Write the first page alone, to this file.")
 def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None) -> None:
-    """Write the report of one or more runs as one HTML page.
+    """Write the report of one or more runs: a folder of pages that open from disk.
 
-    The figures are also written as SVG and PNG, the text as Markdown, and the page links to the files of each
-    trial. RUN may be a folder with several runs, such as results/: each of them is a section. It may also be
-    a packed run.
+    The first page answers; each trial has a page with an interactive timeline and a trace to download. Two
+    runs of one experiment are shown side by side. RUN may be a folder with several runs, such as results/:
+    each of them is a section. It may also be a packed run.
 
     \b
     dasklab report RUN                             the folder report/ in the run
-    dasklab report RUN --single-file report.html   one file without links to other files
+    dasklab report OLD NEW -o compared/            two runs side by side
+    dasklab report RUN --single-file report.html   the first page alone, without links to other files
     """
     if output and single_file:
         raise click.UsageError("--single-file writes no folder; leave --output out")

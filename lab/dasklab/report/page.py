@@ -1,4 +1,4 @@
-"""One self-contained HTML page, its figures as SVG and PNG, and the same content as Markdown."""
+"""The report: a folder of pages that link to each other, figures as SVG and PNG, and a page as Markdown."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ import json
 import tempfile
 from functools import partial
 from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from typing import Any
 
 from dasklab import atomic
 from dasklab.model.metric import METRICS
-from dasklab.model.number_format import format_number
-from dasklab.report import sentences
+from dasklab.report import sentences, study_page
 from dasklab.report.levels import apart
-from dasklab.report.section import Section, section
-from dasklab.report.time_parts import PARTS
+from dasklab.report.rendering import TEMPLATES, render
+from dasklab.report.section import Section, anchor_of, section
+from dasklab.report.side_by_side import side_by_side
 from dasklab.results.statistics import reasons
-from dasklab.results.statistics.interval import format_interval
 from dasklab.results.storage import store
 
-TEMPLATES = Path(__file__).parent
 STUDY = TEMPLATES.parent / "study_2019.json"
 
 
 def write(runs: list[Path], output: Path) -> Path:
-    """Write ``output``/report.html, report.md and the figures, all or nothing; return the page's path.
+    """Write the pages, report.md and the figures to ``output``, all or nothing; return the first page's path.
 
     Raises:
         LabError: no run has anything to report.
@@ -37,7 +34,7 @@ def write(runs: list[Path], output: Path) -> Path:
 
 
 def write_single_file(runs: list[Path], file: Path) -> Path:
-    """Write the page alone, without links to the runs' files, so that it can be sent; return ``file``.
+    """Write the first page alone, without links to other files, so that it can be sent; return ``file``.
 
     Raises:
         LabError: no run has anything to report.
@@ -51,33 +48,30 @@ def write_single_file(runs: list[Path], file: Path) -> Path:
 
 def _write(runs: list[Path], output: Path, page_folder: Path | None) -> None:
     study = json.loads(STUDY.read_text())
+    anchors: set[str] = set()
 
     def read(run: Path) -> Section:
-        return store.read_steadily(run, partial(section, run, study["figures"], output, page_folder))
+        anchor = anchor_of(store.read_run(run), run, anchors)
+        make = partial(section, run, study["figures"], output, page_folder, anchor)
+        content = store.read_steadily(run, make)
+        anchors.add(anchor)
+        return content
 
     sections = [content for _, content in store.for_each_run(runs, read)]
     answers = {section.name: section.answers for section in sections if not section.simulated}
-    page = {
+    content: dict[str, Any] = {
         "sections": sections,
+        "pairs": side_by_side(sections),
         "verdicts": [sentences.verdict(finding, answers) for finding in study["findings"]],
         "study": study,
+        "study_page": None,
+        "single": page_folder is None,
         "metrics": METRICS,
         "contrasts": sentences.contrasts,
         "not_shown": reasons.not_shown,
-        "parts": PARTS,
         "apart": apart,
     }
+    if page_folder is not None:
+        content["study_page"] = study_page.write(content, output)
     for name in ("report.html", "report.md"):
-        (output / name).write_text(_templates().get_template(f"{name}.j2").render(page), encoding="utf-8")
-
-
-def _templates() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=select_autoescape(["html.j2"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": format_number, "interval": format_interval, "facts": sentences.facts}
-    return environment
+        (output / name).write_text(render(name, content), encoding="utf-8")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dasklab.breakdown import wording
-from dasklab.breakdown.explain import cells
+from dasklab.breakdown.explain import explain_trials, summarise_cells
 from dasklab.breakdown.summary import Difference, Summary
 from dasklab.errors import LabError
 from dasklab.model.cells import cell_names
@@ -28,6 +30,7 @@ from dasklab.report.levels import Words, apart, level_words
 from dasklab.report.notes import InvalidTrials, damaged_trials, invalid_trials, notes
 from dasklab.report.provenance import Fact, provenance
 from dasklab.report.time_parts import TimeTable, time_table
+from dasklab.report.trial_pages import TrialContext, write_trial_pages
 from dasklab.report.trial_rows import TrialRow, by_cell, trial_rows
 from dasklab.results.statistics import identity, interaction, slopes
 from dasklab.results.statistics.answer import Answer
@@ -39,15 +42,27 @@ from dasklab.results.validity import completeness
 
 Study = Mapping[str, Any]  # the study's figures, by name
 Drawings = dict[str, tuple[str, Figure]]  # by the end of the file's stem: caption and figure
+STUDY_CAPTURES = {
+    "traffic",
+    "series",
+    "composition",
+    "counting",
+    "heartbeat",
+    "intervals",
+}  # drawn beside the study's
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: its caption, its file's stem, and the SVG as a data URI."""
+    """A figure: its caption, its file's stem, and the SVG as a data URI.
+
+    ``of_study`` says that it shows data of the 2019 study, too.
+    """
 
     caption: str
     stem: str
     uri: str
+    of_study: bool
 
 
 @dataclass(frozen=True)
@@ -64,8 +79,14 @@ class FirstScreen:
 
 @dataclass(frozen=True)
 class Section:
-    """The content of a section; ``simulated`` is where the costs of a simulated run come from."""
+    """The content of a section.
 
+    Attributes:
+        anchor: the name on the page, and the start of the names of the figures' files.
+        simulated: where the costs of a simulated run come from.
+    """
+
+    anchor: str
     name: str
     simulated: str | None
     mark: str
@@ -91,24 +112,40 @@ class Section:
     overhead_s: float
 
     @property
-    def anchor(self) -> str:
-        """The name on the page, and the start of the names of the figures' files."""
-        return _anchor(self.name, self.simulated)
+    def when(self) -> str:
+        """When the run began, in UTC, from its folder's name; else that name."""
+        match = re.fullmatch(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z", self.run.name)
+        return "{}-{}-{} {}:{}:{}".format(*match.groups()) if match else self.run.name
 
     @property
     def trials_of(self) -> dict[str, list[TrialRow]]:
         """The trials of each cell."""
         return by_cell(self.rows)
 
+    def own_pictures(self, single: bool) -> list[Picture]:
+        """The pictures beside the run's own text. Those with the study's data have a page of their own.
 
-def _anchor(name: str, simulated: str | None) -> str:
-    return f"simulated-{name}" if simulated else name
+        A single file has no other pages, so it has all of them.
+        """
+        return [picture for picture in self.pictures if single or not picture.of_study]
+
+    @property
+    def study_pictures(self) -> list[Picture]:
+        """The pictures that show data of the 2019 study."""
+        return [picture for picture in self.pictures if picture.of_study]
 
 
-def section(run: Path, study: Study, output: Path, page: Path | None) -> Section:
-    """Collect the content of a run's section, and write its figures to ``output``.
+def anchor_of(document: Campaign, run: Path, used: Collection[str]) -> str:
+    """Return a name for a run's section that no other section has."""
+    name = f"simulated-{document.name}" if identity.simulated_from(run) else document.name
+    names = chain([name, f"{name}-{run.name}"], (f"{name}-{run.name}-{number}" for number in count(2)))
+    return next(free for free in names if free not in used)
 
-    The trials' files are linked from the folder ``page``; without it they are not linked.
+
+def section(run: Path, study: Study, output: Path, page: Path | None, anchor: str) -> Section:
+    """Collect the content of a run's section, and write its figures and its trials' pages to ``output``.
+
+    The trials' files are linked from the folder ``page``; without it there are no pages of trials.
 
     A simulated run is marked as such, and is not compared with the study, which was measured.
 
@@ -126,17 +163,24 @@ def section(run: Path, study: Study, output: Path, page: Path | None) -> Section
     results = {metric: _in_order(answer, names) for metric in ordered if (answer := by_metric[metric])}
     words = level_words(document.experiment.get("factors", {}))
     captured = _captured(trials, study)
-    summaries = cells(run)
+    explained = dict(explain_trials(run, valid_only=page is None))
+    summaries = summarise_cells(run, explained.items())
     drawings = {**_draw_answers(results, frame, document, study, words), **captured.figures}
+    of_study = _of_study(results, document, study)
     attempts = [store.need(Attempt, trial) for trial in trials]
     measuring_s, wall_s = sum(a.measuring_s for a in attempts), sum(a.wall_s for a in attempts)
     invalid = invalid_trials([store.need(Result, trial) for trial in trials])
     damaged, hosts, facts = list(damaged_trials(run)), _hosts(trials), identity.identity(run)
     main = next(iter(results.values()), None)
     certain, why = certainty(main, len(trials), simulated)
-    stem = _anchor(document.name, simulated)
     sentence, in_capture = _sentences(results, captured, words)
+    rows = trial_rows(trials, frame, main.metric if main else None, f"{anchor}-{run.name}", page is not None)
+    if page is not None:
+        title, metric = document.experiment["title"], METRICS[main.metric].title if main else ""
+        about = TrialContext(anchor, title, identity.heading_suffix(run), metric, _names(main, words))
+        write_trial_pages(about, rows, explained, output, page)
     return Section(
+        anchor=anchor,
         name=document.name,
         simulated=simulated,
         mark=identity.heading_suffix(run),
@@ -156,12 +200,12 @@ def section(run: Path, study: Study, output: Path, page: Path | None) -> Section
         words=words,
         answers=results,
         pictures=[
-            _picture(caption, figure, output / f"{stem}-{end}")
+            _picture(caption, figure, output / f"{anchor}-{end}", end in of_study)
             for end, (caption, figure) in (_mark_simulated(drawings) if simulated else drawings).items()
         ],
         tables=[*([] if simulated else [*interactions(results), *rate_slopes(frame)]), *captured.tables],
         trials=len(trials),
-        rows=trial_rows(trials, frame, main.metric if main else None, f"{stem}-{run.name}", page),
+        rows=rows,
         main_metric=METRICS[main.metric].title if main else "",
         invalid=invalid,
         identity=facts,
@@ -215,11 +259,15 @@ def _mark_simulated(drawings: Drawings) -> Drawings:
 
 
 def _in_words(summaries: Mapping[str, Summary], main: Answer | None, words: Words) -> dict[str, Summary]:
-    """Name cells as the picture of the first screen does."""
-    names = (
-        {cell.name: apart(cell, main.cells[0], words) or "baseline" for cell in main.cells} if main else {}
-    )
+    names = _names(main, words)
     return {names.get(name, name): summary for name, summary in summaries.items()}
+
+
+def _names(main: Answer | None, words: Words) -> dict[str, str]:
+    """Name cells as the picture of the first screen does."""
+    if main is None:
+        return {}
+    return {cell.name: apart(cell, main.cells[0], words) or "baseline" for cell in main.cells}
 
 
 def _breakdown(summaries: Mapping[str, Summary]) -> list[str]:
@@ -231,9 +279,16 @@ def _breakdown(summaries: Mapping[str, Summary]) -> list[str]:
     return differences or [wording.paragraph(base)]
 
 
-def _picture(caption: str, figure: Figure, stem: Path) -> Picture:
+def _picture(caption: str, figure: Figure, stem: Path, of_study: bool) -> Picture:
     svg = save(figure, stem)
-    return Picture(caption, stem.name, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
+    uri = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+    return Picture(caption, stem.name, uri, of_study)
+
+
+def _of_study(results: Mapping[str, Answer], document: Campaign, study: Study) -> set[str]:
+    """Return the names of the drawings that show data of the 2019 study."""
+    compared = {metric for metric in results if study.get(document.experiment["metrics"][metric])}
+    return compared | (STUDY_CAPTURES if study else set())
 
 
 def _sentences(results: Mapping[str, Answer], captured: Content, words: Words) -> tuple[str, list[str]]:

@@ -5,13 +5,11 @@ The rows are in the order in which the trials ran. A cell's row in the other tab
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
-from urllib.parse import quote
 
 import pandas as pd
 
@@ -24,12 +22,22 @@ from dasklab.report.levels import describe_links, describe_nics
 from dasklab.results.storage import store
 
 PLAIN = "no impairment"
+FOLDER = "trials"
+"""The folder of the trials' pages, in that of the report."""
 
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One trial. ``number`` is the start of its name: block and place in it; ``reasons`` why it is not ok."""
+    """One trial.
 
+    Attributes:
+        directory: its folder in the run.
+        number: the start of its name: block and place in it.
+        reasons: why it is not ok.
+        page: the file of its page, from the report's folder.
+    """
+
+    directory: Path
     anchor: str
     name: str
     number: str
@@ -41,11 +49,11 @@ class TrialRow:
     requested: str
     configured: str
     measured: str
-    folder: str | None
+    page: str | None
 
 
 def trial_rows(
-    trials: Sequence[Path], frame: pd.DataFrame, metric: str | None, anchor: str, page: Path | None
+    trials: Sequence[Path], frame: pd.DataFrame, metric: str | None, anchor: str, has_pages: bool
 ) -> list[TrialRow]:
     """Return a row for each of the trials.
 
@@ -54,11 +62,12 @@ def trial_rows(
         frame: the table of the run's samples.
         metric: the one whose median is shown.
         anchor: the section's; the anchors of the rows begin with it.
-        page: the folder that the page will be in, for links to the trials' files; None for a page without.
+        has_pages: whether each trial has a page of its own.
     """
     medians = _medians(frame, metric)
     return [
-        _row(directory, medians, f"{anchor}-trial-{index}", page) for index, directory in enumerate(trials, 1)
+        _row(directory, medians, f"{anchor}-trial-{index}", has_pages)
+        for index, directory in enumerate(trials, 1)
     ]
 
 
@@ -71,10 +80,11 @@ def by_cell(rows: Sequence[TrialRow]) -> dict[str, list[TrialRow]]:
     return cells
 
 
-def _row(directory: Path, medians: Mapping[str, str], anchor: str, page: Path | None) -> TrialRow:
+def _row(directory: Path, medians: Mapping[str, str], anchor: str, has_pages: bool) -> TrialRow:
     trial, result = store.need(Trial, directory), store.need(Result, directory)
     configured, measured = store.read(Configured, directory), store.read(Measured, directory)
     return TrialRow(
+        directory=directory,
         anchor=anchor,
         name=trial.trial,
         number="-".join(trial.trial.split("-")[:2]),
@@ -86,7 +96,7 @@ def _row(directory: Path, medians: Mapping[str, str], anchor: str, page: Path | 
         requested=_requested(trial),
         configured=_configured(configured) if configured else "not read back",
         measured=_measured(trial.tested, measured) if measured else "not measured",
-        folder=quote(os.path.relpath(directory, page)) + "/" if page else None,
+        page=f"{FOLDER}/{anchor}.html" if has_pages else None,
     )
 
 

@@ -49,13 +49,9 @@ def compare(old: Path, new: Path, anyway: bool = False) -> list[CellChange]:
     Raises:
         LabError: the runs are not comparable, or have nothing in common.
     """
-    before, after = identity(old), identity(new)
-    differences = [
-        f"{key} {before.get(key)} and {after.get(key)}" for key in before if before[key] != after.get(key)
-    ]
-    if differences and not anyway:
+    if not anyway and (reasons := differences(old, new)):
         raise LabError(
-            f"not comparable: {'; '.join(differences)}", "dasklab results compare --anyway if you mean it"
+            f"not comparable: {'; '.join(reasons)}", "dasklab results compare --anyway if you mean it"
         )
     frames = [_valid(load(run)) for run in (old, new)]
     keys = [set(zip(frame.metric, frame.cell, strict=True)) for frame in frames]
@@ -68,6 +64,14 @@ def compare(old: Path, new: Path, anyway: bool = False) -> list[CellChange]:
     return [
         replace(change, is_shown=p_value < ALPHA)
         for (change, _), p_value in zip(rows, corrected, strict=True)
+    ]
+
+
+def differences(old: Path, new: Path) -> list[str]:
+    """Return why two runs are not comparable: ``dask 2024.8.0 and 2026.8.0``."""
+    before, after = identity(old), identity(new)
+    return [
+        f"{key} {before.get(key)} and {after.get(key)}" for key in before if before[key] != after.get(key)
     ]
 
 

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 from dasklab.breakdown.causes import Group
-from dasklab.report import page
+from dasklab.report.rendering import render
 from dasklab.report.time_parts import PART_OF, PARTS
 
 from tests.unit.dasklab.report.colour_vision import VISION, ciede2000, contrast, difference
@@ -22,7 +22,7 @@ PAIRS = (  # text and what it stands on
 
 def colours() -> dict[str, dict[str, str]]:
     """Return the colours of the style sheet by scheme and name."""
-    css = page._templates().get_template("report.css").render(parts=PARTS)
+    css = render("report.css", {})
     light, dark = re.findall(r":root \{(.*?)\}", css, re.S)[:2]
     return {
         scheme: dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", text))
@@ -56,6 +56,17 @@ def test_any_two_parts_can_be_told_apart(scheme: str, vision: str) -> None:
     own = [colours()[scheme][part.name] for part in PARTS]
     near = {pair: difference(*pair, vision) for pair in combinations(own, 2)}
     assert {pair: d for pair, d in near.items() if d < LEAST_DIFFERENCE} == {}
+
+
+@pytest.mark.parametrize("vision", VISION)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_two_runs_side_by_side_can_be_told_apart(scheme: str, vision: str) -> None:
+    css = render("report.css", {})
+    then, now = (
+        re.search(rf"^\.{name} {{ background: var\(--(\w+)\)", css, re.M)[1] for name in ("then", "now")
+    )
+    own = colours()[scheme]
+    assert difference(own[then], own[now], vision) >= LEAST_DIFFERENCE
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -143,14 +143,18 @@ def test_page_is_self_contained(measured: Measure, tmp_path: Path) -> None:
 
     run = measured(FakeLab(sloped, spoil))
     page = report.write([run.directory], tmp_path / "report").read_text()
-    links = Links()
-    links.feed(page)
-    assert len(links.loaded) == 2 and all(link.startswith("data:image/svg+xml") for link in links.loaded)
+    study = (tmp_path / "report" / "study_2019.html").read_text()
+    for text in (page, study):  # the round trip's picture, and the one with the study's times
+        links = Links()
+        links.feed(text)
+        assert len(links.loaded) == 1 and links.loaded[0].startswith("data:image/svg+xml")
+    assert 'href="study_2019.html"' in page and 'href="report.html"' in study
     assert "1 of 8 trials left the statistics" in page and "ended with status 2" in page
     assert 'dasklab run delay_scheduler --only "delay_ms=50"' in page
     names = {path.name for path in (tmp_path / "report").iterdir()}
     stems = ("delay_scheduler-compute_s", "delay_scheduler-rtt_ms")
-    assert names == {"report.html", "report.md", *(f"{s}.{kind}" for s in stems for kind in ("svg", "png"))}
+    pages = {"report.html", "report.md", "study_2019.html", "trials"}
+    assert names == pages | {f"{stem}.{kind}" for stem in stems for kind in ("svg", "png")}
 
 
 @pytest.mark.usefixtures("undrawn")

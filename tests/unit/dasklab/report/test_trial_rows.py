@@ -28,8 +28,8 @@ def fail_once(trial: Json, files: Json) -> int:
     return 2 if trial["cell"] == "delay_ms=50" and trial["block"] == 1 else 0
 
 
-def rows_of(run: Path, page: Path | None = None) -> list[TrialRow]:
-    return trial_rows(store.finished(run), load(run), "compute_s", "delay", page)
+def rows_of(run: Path) -> list[TrialRow]:
+    return trial_rows(store.finished(run), load(run), "compute_s", "delay", False)
 
 
 def test_row_has_what_was_requested_configured_and_measured(measured: Measure) -> None:
@@ -62,7 +62,9 @@ def test_difference_between_requested_and_configured_is_visible(measured: Measur
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_every_cell_links_to_its_trials_and_they_to_their_files(measured: Measure, tmp_path: Path) -> None:
+def test_every_cell_links_to_its_trials_and_their_pages_to_their_files(
+    measured: Measure, tmp_path: Path
+) -> None:
     run = measured(FakeLab(sloped, fail_once))
     page = report.write([run.directory], tmp_path / "report")
     text = page.read_text()
@@ -71,9 +73,9 @@ def test_every_cell_links_to_its_trials_and_they_to_their_files(measured: Measur
     linked = re.findall(r'<td class="trials">(.*?)</td>', text)
     assert [len(re.findall("<a ", cell)) for cell in linked[:4]] == [2, 2, 2, 2]
     assert {target for cell in linked for target in re.findall(r'href="#([^"]+)"', cell)} < set(ids)
-    folders = [
-        page.parent / name.replace("%3D", "=") for name in re.findall(r'<code><a href="([^"]+)"', text)
-    ]
+    pages = [page.parent / name for name in re.findall(r'<code><a href="([^"]+)"', text)]
+    linked = [re.search(r'href="([^"]+)">All files', own.read_text())[1] for own in pages]
+    folders = [pages[0].parent / link.replace("%3D", "=") for link in linked]
     assert [folder.resolve() for folder in folders] == store.finished(run.directory)
 
 

@@ -1,4 +1,4 @@
-"""A trial as a trace for ui.perfetto.dev and chrome://tracing: threads, fetches, loops on one clock."""
+"""The JSON form of a trace, the Trace Event Format: threads, fetches and event loops, without arrows."""
 
 from __future__ import annotations
 
@@ -115,16 +115,14 @@ class _RunEvents:
 
     def _fetches(self) -> Iterator[Event]:
         """Show each fetch in a row of its own where they overlap."""
-        fetches, delivered, names = self.run.fetches, self.run.delivered, self.run.places.nodes
-        keys: list[list[str]] = [[] for _ in range(len(fetches))]
-        for fetch, key in zip(delivered.fetch.tolist(), delivered.key.tolist(), strict=True):
-            keys[fetch].append(self.run.keys[key])
+        fetches, names = self.run.fetches, self.run.places.nodes
         for number in range(len(fetches)):
             pid = self.hosts[names[fetches.receiver[number]]]
             common = {"cat": "fetch", "id": f"{self.run.number}-{number}", "pid": pid, "tid": 0}
             common |= {"name": f"fetch from {names[fetches.sender[number]]}"}
+            keys = [self.run.keys[key] for key in self.run.fetched[number]]
             start, stop = float(fetches.start[number]), float(fetches.stop[number])
-            yield common | {"ph": "b", "ts": self._us(start), "args": {"keys": keys[number]}}
+            yield common | {"ph": "b", "ts": self._us(start), "args": {"keys": keys}}
             yield common | {"ph": "e", "ts": self._us(stop)}
 
     def _assigned(self) -> Iterator[Event]:

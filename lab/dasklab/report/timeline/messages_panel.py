@@ -1,0 +1,90 @@
+"""The panel of messages between scheduler and workers, and of the times when event loops were busy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dasklab.breakdown.intervals import Codes, Floats
+from dasklab.breakdown.run import SCHEDULER, Run
+from dasklab.report.timeline.plain import IDLE, Texts, direction, rectangles, short_name
+from dasklab.report.timeline.rectangles import SEVERAL, Panel, Row, concatenate
+from dasklab.results.storage.recording import Recording
+
+MOST_DIRECTIONS = 24  # of captured messages, those with most of them
+
+
+def messages_panel(run: Run) -> Panel:
+    """Show the messages about tasks between scheduler and workers, from the stamps of the tasks."""
+    stamps, nodes = run.tasks.stamps, run.places.nodes
+    scheduler = np.full(len(run.tasks), nodes.index(SCHEDULER))
+    ways = (
+        ("run this task", scheduler, run.tasks.worker, stamps["sent"], stamps["arrived"]),
+        ("this task has ended", run.tasks.worker, scheduler, stamps["reported"], stamps["handled"]),
+    )
+    texts: list[str] = []
+    columns: list[tuple[Codes, Codes, Floats, Floats, Codes]] = []
+    details: list[str] = []
+    for text, source, target, start, stop in ways:
+        usable = (start <= stop) & (stop > run.start) & (start < run.stop)  # false where a stamp is missing
+        columns.append(
+            (source[usable], target[usable], start[usable], stop[usable], np.full(usable.sum(), len(texts)))
+        )
+        texts.append(text)
+        details += [run.keys[key] for key in run.tasks.key[usable].tolist()]
+    source, target, start, stop, what = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return _message_panel(run, (source, target, start, stop), what, texts, details)
+
+
+def captured_messages_panel(run: Run, capture: Recording) -> Panel:
+    """Show the messages that the packets of a capture showed, of the busiest directions."""
+    nodes = run.places.nodes
+    during = [
+        row
+        for row in capture.rows("messages")
+        if row["source"] in nodes
+        and row["destination"] in nodes
+        and run.start <= row["time_ns"] / 1e9 < run.stop
+    ]
+    busiest = Counter((row["source"], row["destination"]) for row in during).most_common(MOST_DIRECTIONS)
+    wanted = {pair for pair, _ in busiest}
+    during = [row for row in during if (row["source"], row["destination"]) in wanted]
+    names = Texts()
+    what = np.array([names.code(str(row["op"] or row["kind"])) for row in during], np.int64)
+    source, target = (
+        np.array([nodes.index(row[end]) for row in during], np.int64) for end in ("source", "destination")
+    )
+    start, stop = (np.array([row[end] / 1e9 for row in during], float) for end in ("time_ns", "end_ns"))
+    details = [f"{row['bytes']:,} bytes" for row in during]
+    return _message_panel(run, (source, target, start, stop), what, names.texts, details)
+
+
+def _message_panel(
+    run: Run,
+    columns: tuple[Codes, Codes, Floats, Floats],
+    what: Codes,
+    texts: Sequence[str],
+    details: Sequence[str],
+) -> Panel:
+    """Show messages in a row for each direction, and below them when event loops were busy."""
+    source, target, start, stop = columns
+    nodes, busy = run.places.nodes, run.busy
+    codes, row = np.unique(source * len(nodes) + target, return_inverse=True)
+    rows = [direction(nodes[code // len(nodes)], nodes[code % len(nodes)]) for code in codes.tolist()]
+    full = np.full(len(start), 0.16), np.full(len(start), 0.84)
+    messages = rectangles(run, row, start, stop, what, full)
+    during = np.flatnonzero((busy.stop > run.start) & (busy.start < run.stop))
+    members, loop_row = np.unique(busy.member[during], return_inverse=True)
+    rows += [
+        Row(f"event loop of {nodes[member]}", f"{short_name(nodes[member])} loop")
+        for member in members.tolist()
+    ]
+    full = np.full(len(during), 0.04), np.full(len(during), 0.96)
+    text = np.full(len(during), len(texts))
+    loops = rectangles(run, loop_row + len(codes), busy.start[during], busy.stop[during], text, full)
+    loops = replace(loops, colour=np.full(len(during), IDLE), detail=np.full(len(during), SEVERAL))
+    descriptions = [*texts, "event loop busy"]
+    return Panel("Messages and event loops", rows, concatenate([messages, loops]), descriptions, details)

@@ -1,0 +1,62 @@
+"""The panel of transfers: each fetch of data from one worker to another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dasklab.breakdown.intervals import Codes, Floats
+from dasklab.breakdown.lanes import lanes
+from dasklab.breakdown.run import Run
+from dasklab.model.number_format import format_number, format_quantity
+from dasklab.report.timeline.plain import DATA, IDLE, Texts, direction, rectangles
+from dasklab.report.timeline.rectangles import Panel
+
+MOST_PAIRS = 30  # with more pairs of workers there is a row for each receiver
+MOST_KEYS = 3  # of a transfer that are named
+
+
+def transfers_panel(run: Run) -> Panel:
+    """Show each fetch in the row of its pair of workers; those that overlap lie above each other."""
+    fetches, names = run.fetches, run.places.nodes
+    pair = fetches.receiver * len(names) + fetches.sender
+    by_pair = len(np.unique(pair)) <= MOST_PAIRS
+    codes, row = np.unique(pair if by_pair else fetches.receiver, return_inverse=True)
+    rows = [
+        direction(names[code % len(names)], names[code // len(names)])
+        if by_pair
+        else direction("", names[code])
+        for code in codes.tolist()
+    ]
+    low, high = _stacked(row, fetches.start, fetches.stop)
+    descriptions = Texts()
+    what = [
+        descriptions.code(f"{'refused, busy: ' if busy else ''}from {names[sender]} to {names[receiver]}")
+        for sender, receiver, busy in zip(
+            fetches.sender.tolist(), fetches.receiver.tolist(), fetches.busy.tolist(), strict=True
+        )
+    ]
+    some = rectangles(run, row, fetches.start, fetches.stop, np.array(what, np.int64), (low, high))
+    colour = np.where(fetches.busy, IDLE, DATA)
+    details = [_amount(run, number) for number in range(len(fetches))]
+    return Panel("Transfers", rows, replace(some, colour=colour), descriptions.texts, details)
+
+
+def _amount(run: Run, fetch: int) -> str:
+    """Describe what a fetch brought: ``2.10 MB, 45.0 Mbit/s: x, y, z and 4 more``."""
+    keys = [run.keys[key] for key in run.fetched[fetch]]
+    names = ", ".join(keys[:MOST_KEYS])
+    more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
+    seconds = float(run.fetches.stop[fetch] - run.fetches.start[fetch])
+    moved = float(run.moved[fetch])
+    rate = f", {format_quantity(8e-6 * moved / seconds, 'Mbit/s')}" if seconds > 0 and moved else ""
+    return f"{format_number(moved / 1e6)} MB{rate}: {names}{more}"
+
+
+def _stacked(row: Codes, start: Floats, stop: Floats) -> tuple[Floats, Floats]:
+    """Divide each row among what overlaps in it; return the low and the high ends."""
+    lane = lanes(row, start, stop)
+    most = np.ones(int(row.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(most, row, lane + 1)
+    return 0.06 + 0.88 * lane / most[row], 0.06 + 0.88 * (lane + 1) / most[row]

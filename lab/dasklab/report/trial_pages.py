@@ -1,0 +1,121 @@
+"""A page for each trial: its settings, its runs, where its time went, an interactive timeline, downloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dasklab import records
+from dasklab.breakdown import wording
+from dasklab.breakdown.changes import changes
+from dasklab.breakdown.explain import Explained, explain
+from dasklab.errors import LabError
+from dasklab.model.files import Timings
+from dasklab.notices import warn
+from dasklab.report.downloads import downloads
+from dasklab.report.rendering import render
+from dasklab.report.time_parts import time_table
+from dasklab.report.timeline import drawing
+from dasklab.report.timeline.panels import panels
+from dasklab.report.trial_rows import FOLDER, TrialRow
+from dasklab.results.storage import recording, store
+
+
+@dataclass(frozen=True)
+class TrialContext:
+    """What a trial's page shows of the section that it belongs to."""
+
+    anchor: str
+    title: str
+    mark: str
+    metric: str
+    names: Mapping[str, str]  # cell -> its name in the report
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The timeline of one run: a document for BokehJS, and what a reader must know about it."""
+
+    document: str
+    run: str
+    notes: Sequence[str]
+
+
+def write_trial_pages(
+    about: TrialContext,
+    rows: Sequence[TrialRow],
+    explained: Mapping[Path, Explained],
+    output: Path,
+    page_folder: Path,
+) -> None:
+    """Write a page for each trial to ``output``/trials, with its downloads, and BokehJS once.
+
+    Args:
+        explained: the time breakdowns of trials, by their folders.
+        page_folder: where the report will be, for links to the trials' files.
+    """
+    folder = output / FOLDER
+    folder.mkdir(exist_ok=True)
+    for index, row in enumerate(rows):
+        breakdown = explained.get(row.directory) or _captured(row.directory)
+        timeline = _timeline(breakdown) if breakdown else None
+        if timeline and not (folder / drawing.SCRIPT).exists():
+            (folder / drawing.SCRIPT).write_bytes(drawing.script())
+        content = {
+            "about": about,
+            "row": row,
+            "previous": rows[index - 1] if index else None,
+            "next": rows[index + 1] if index + 1 < len(rows) else None,
+            "timings": store.read(Timings, row.directory),
+            "timeline": timeline,
+            "script": drawing.SCRIPT,
+            "downloads": downloads(row, breakdown, folder, page_folder / FOLDER),
+            **_breakdown(breakdown),
+        }
+        (folder / f"{row.anchor}.html").write_text(render("trial.html", content), encoding="utf-8")
+
+
+def _captured(directory: Path) -> Explained | None:
+    """Return the time breakdown of the captured runs of a trial that has no timed ones."""
+    if records.recorded(directory) or not records.recorded(directory, captured=True):
+        return None
+    try:
+        return explain(directory, captured=True)
+    except LabError as error:
+        warn(f"{error.message}; the trial has no timeline")
+        return None
+
+
+def _breakdown(explained: Explained | None) -> dict[str, Any]:
+    """Return the time breakdown as sentences and a table, and advice; nothing where nothing was recorded."""
+    if explained is None or not explained.timed:
+        return {"time": None, "sentences": [], "advice": []}
+    summary = explained.summary
+    return {
+        "time": time_table({"all threads": summary}),
+        "sentences": [wording.paragraph(summary), *changes(explained.median_run)],
+        "advice": [(str(piece).removesuffix(piece.rule.page), piece.rule.page) for piece in explained.advice],
+    }
+
+
+def _timeline(explained: Explained) -> Timeline | None:
+    """Return the timeline of the run of middle length."""
+    if not explained.timed:
+        return None
+    run = explained.median_run
+    capture = recording.read(explained.directory) if explained.captured else None
+    shown = drawing.reduced(panels(run, capture), run.makespan)
+    if not shown:
+        return None
+    notes = [
+        f"{panel.title.partition(':')[0]}: {len(panel.rectangles):,} rectangles stand for {panel.intervals:,}"
+        f" intervals. Those shorter than {1e3 * panel.merged_s:.3g} ms are drawn together."
+        for panel in shown
+        if panel.merged_s
+    ]
+    kind = "captured run" if explained.captured else "run"
+    number = len(explained.timed)
+    which = f"{kind} {run.number}" + (f", the middle one of {number} by length" if number > 1 else "")
+    return Timeline(drawing.document(shown, run.makespan), which, notes)
