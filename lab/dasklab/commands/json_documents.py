@@ -27,11 +27,11 @@ Number = Annotated[float | None, BeforeValidator(_finite)]
 """A number; null where there is none."""
 
 
-class Document(BaseModel, extra="forbid"):
+class Output(BaseModel, extra="forbid"):
     """A part of an output."""
 
 
-class Estimate(Document):
+class IntervalOutput(Output):
     """A value with its 95 % interval; the ends are null if there are too few samples."""
 
     value: Number
@@ -39,11 +39,11 @@ class Estimate(Document):
     high: Number
 
     @classmethod
-    def of(cls, interval: Interval) -> Estimate:
+    def of(cls, interval: Interval) -> IntervalOutput:
         return cls(value=interval.value, low=interval.low, high=interval.high)
 
 
-class RunRow(Document):
+class RunRow(Output):
     """A row of `dasklab results`."""
 
     run: str = Field(description="Folder of the run.")
@@ -54,16 +54,16 @@ class RunRow(Document):
     accelerator: str = Field(description="kvm, tcg, lxc or simulated; ? if unknown.")
 
 
-class CellRow(Document):
+class CellRow(Output):
     """A cell of a run, compared with its baseline."""
 
     cell: str
     factors: dict[str, Any]
     n: int = Field(description="Samples.")
     trials: int
-    median: Estimate
-    difference: Estimate = Field(description="From the baseline, in the metric's unit.")
-    ratio: Estimate = Field(description="To the baseline.")
+    median: IntervalOutput
+    difference: IntervalOutput = Field(description="From the baseline, in the metric's unit.")
+    ratio: IntervalOutput = Field(description="To the baseline.")
     verdict: Literal["baseline", "shown", "not shown"]
 
     @classmethod
@@ -73,14 +73,14 @@ class CellRow(Document):
             factors=cell.factors,
             n=cell.n,
             trials=cell.trials,
-            median=Estimate.of(cell.median),
-            difference=Estimate.of(cell.difference),
-            ratio=Estimate.of(cell.ratio),
+            median=IntervalOutput.of(cell.median),
+            difference=IntervalOutput.of(cell.difference),
+            ratio=IntervalOutput.of(cell.ratio),
             verdict="baseline" if cell.baseline else "shown" if cell.is_shown else "not shown",
         )
 
 
-class MetricTable(Document):
+class MetricTable(Output):
     """One metric of a run; without cells if there is no valid baseline."""
 
     metric: str
@@ -103,7 +103,7 @@ class MetricTable(Document):
         )
 
 
-class ShownRun(Document):
+class ShownRun(Output):
     """What `dasklab results show` prints."""
 
     run: str
@@ -112,29 +112,29 @@ class ShownRun(Document):
     metrics: list[MetricTable]
 
 
-class ChangeRow(Document):
+class CellChangeOutput(Output):
     """A row of `dasklab results compare`."""
 
     metric: str
     cell: str
     old: Number
     new: Number
-    ratio: Estimate = Field(description="New over old.")
+    ratio: IntervalOutput = Field(description="New over old.")
     is_shown: bool
 
     @classmethod
-    def of(cls, change: CellChange) -> ChangeRow:
+    def of(cls, change: CellChange) -> CellChangeOutput:
         return cls(
             metric=change.metric,
             cell=change.cell,
             old=change.old,
             new=change.new,
-            ratio=Estimate.of(change.ratio),
+            ratio=IntervalOutput.of(change.ratio),
             is_shown=change.is_shown,
         )
 
 
-class StepRow(Document):
+class StepRow(Output):
     """A row of `dasklab history`: from a version of Dask to the next."""
 
     benchmark: str
@@ -142,9 +142,9 @@ class StepRow(Document):
     machine: str
     old: str
     new: str
-    before: Estimate
-    after: Estimate
-    ratio: Estimate = Field(description="After over before.")
+    before: IntervalOutput
+    after: IntervalOutput
+    ratio: IntervalOutput = Field(description="After over before.")
     verdict: Literal["regression", "improvement", "change", "not shown"]
 
     @classmethod
@@ -156,15 +156,15 @@ class StepRow(Document):
                 "machine": step.machine,
                 "old": step.old,
                 "new": step.new,
-                "before": Estimate.of(step.before),
-                "after": Estimate.of(step.after),
-                "ratio": Estimate.of(step.change),
+                "before": IntervalOutput.of(step.before),
+                "after": IntervalOutput.of(step.after),
+                "ratio": IntervalOutput.of(step.change),
                 "verdict": step.verdict,
             }
         )
 
 
-class NicRow(Document):
+class NicRow(Output):
     """A virtual NIC as the inventory requests it."""
 
     model: str
@@ -174,7 +174,7 @@ class NicRow(Document):
     rate_mbit: float = Field(description="0 is no cap.")
 
 
-class HostRow(Document):
+class HostRow(Output):
     """A host of `dasklab inspect`."""
 
     host: str
@@ -191,14 +191,14 @@ class HostRow(Document):
 OUTPUTS: dict[str, Any] = {
     "results": list[RunRow],
     "results show": ShownRun,
-    "results compare": list[ChangeRow],
+    "results compare": list[CellChangeOutput],
     "history": list[StepRow],
     "inspect": list[HostRow],
 }
 """Command -> what it prints."""
 
 
-def to_json(documents: Document | Sequence[Document]) -> str:
+def to_json(documents: Output | Sequence[Output]) -> str:
     """Return what a command prints."""
     return TypeAdapter(Any).dump_json(documents, indent=2).decode()
 

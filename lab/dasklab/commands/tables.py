@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.json_documents import ChangeRow, MetricTable, RunRow, ShownRun, to_json
+from dasklab.commands.json_documents import CellChangeOutput, MetricTable, RunRow, ShownRun, to_json
 from dasklab.model import cells
 from dasklab.model.files import Result
 from dasklab.model.metric import METRICS
@@ -93,7 +93,7 @@ def show_run(run: Path) -> None:
 def show_changes(old: Path, new: Path, anyway: bool, as_json: bool = False) -> None:
     """Print the cells that two runs have in common, new compared with old."""
     if as_json:
-        click.echo(to_json([ChangeRow.of(change) for change in compare.compare(old, new, anyway)]))
+        click.echo(to_json([CellChangeOutput.of(change) for change in compare.compare(old, new, anyway)]))
         return
     suffixes = [identity.heading_suffix(run) for run in (old, new)]
     rows = [

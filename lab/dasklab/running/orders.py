@@ -11,7 +11,7 @@ probe-…-before             each host of the cluster measures the link to the n
 inspect-before             hosts describe themselves
 start                      the node's counters are read; a fresh cluster starts, faults are armed
 run                        the client runs the workload
-stop                       the node's counters are read again; the cluster stops, and hosts report what may have
+stop                       the node's counters are read again; the cluster stops, hosts report what may have
                            changed: counters and settings
 probe-…-after              as before the runs
 report-…                   optional: the workload runs again on a fresh cluster, for Dask's performance report

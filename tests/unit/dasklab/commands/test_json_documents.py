@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.commands.json_documents import OUTPUTS, Estimate, schema
+from dasklab.commands.json_documents import OUTPUTS, IntervalOutput, schema
 from dasklab.machines.inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
 from dasklab.results.statistics.interval import Interval
@@ -39,7 +39,7 @@ def test_published_schema_is_that_of_the_outputs() -> None:
 
 
 def test_missing_ends_of_an_interval_are_null() -> None:
-    assert Estimate.of(Interval(2.0)).model_dump() == {"value": 2.0, "low": None, "high": None}
+    assert IntervalOutput.of(Interval(2.0)).model_dump() == {"value": 2.0, "low": None, "high": None}
 
 
 def test_runs_are_listed(results: Path) -> None:
