@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -141,7 +142,9 @@ def _sentence(changes: Sequence[CellChange], labels: Mapping[str, str]) -> str:
     differ = sorted((change for change in changes if change.is_shown), key=_size, reverse=True)
     cells = counted(len(changes), "setting")
     if not differ:
-        return f"No difference shown: the {metric.title} differs in none of {cells} by more than the noise."
+        if all(math.isnan(change.ratio.low) for change in changes):
+            return f"No difference shown: too few trials to tell whether the {metric.title} changed."
+        return f"No difference shown: in {cells} the {metric.title} differs by no more than the noise."
     most = differ[0]
     return (
         f"The {metric.title} differs in {len(differ)} of {cells}, most with"

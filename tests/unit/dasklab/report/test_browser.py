@@ -216,6 +216,7 @@ def test_timeline_follows_the_scheme_and_paper(site: dict[str, str], browser: An
     page.wait_for_function(f"{paper} === '#fdfdfb'")
     assert page.evaluate(colours) == [part.light for part in PARTS]
     page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"{paper} === '#16181b'")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate(paper) == "#ffffff" and page.evaluate(colours) == [part.light for part in PARTS]
 
