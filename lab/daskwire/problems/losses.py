@@ -95,11 +95,11 @@ def _black_holes(view: View, stuck: Stuck) -> Iterator[Finding]:
     for pair, group in view.by_pair(sorted(stuck)).items():
         own = np.isin(events.flow, group)
         size, number = int(events.length[own].max()), int(own.sum())
+        arriving = _arriving(view, group[0], stuck[group[0]])
         waits = [(int(events.previous_ns[events.flow == f].min()), view.last_ns(f)) for f in group]
         what = (
             f"segments of {size:,} bytes were retransmitted {counted(number, 'time')} and never acknowledged"
-            f" on {counted(len(group), 'connection')}; up to {_arriving(view, group[0], stuck[group[0]]):,} bytes"
-            " arrive"
+            f" on {counted(len(group), 'connection')}; up to {arriving:,} bytes arrive"
         )
         cost_s = sum(seconds([wait]) for wait in waits)
         yield Finding("MTU black hole", what, pair, hull(waits), cost_s, 0.95, number, tuple(group))
