@@ -278,11 +278,11 @@ class Repeated:
         self.header, self.packets = bytes(self._view[:HEADER]), len(self._offset)
         self._span_s = int(records[-1].time_ns[-1] - records[0].time_ns[0]) // 10**9 + 1
 
-    def copy(self, number: int) -> memoryview:
-        """Return the records of a copy."""
+    def copy(self, number: int, byte: int) -> memoryview:
+        """Return the records of a copy, which differs in one byte (0 to 3) of all IPv4 addresses."""
         data, offset = np.frombuffer(self._view, np.uint8).copy(), self._offset
         ipv4 = offset[(data[offset + 12] == 8) & (data[offset + 13] == 0)]
-        data[ipv4 + 28] = data[ipv4 + 32] = number % 255 + 1  # third byte of both addresses
+        data[ipv4 + 26 + byte] = data[ipv4 + 30 + byte] = number % 255 + 1
         seconds = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))
         seconds[offset - RECORD] += np.uint32(self._span_s * number)
         return data[HEADER:].data
@@ -294,7 +294,7 @@ def grow(path: Path, copies: int, out: Path) -> None:
     with out.open("wb") as target:
         target.write(repeated.header)
         for number in range(copies):
-            target.write(repeated.copy(number))
+            target.write(repeated.copy(number, 2))
 
 
 def growth(path: Path, work: Path, copies: tuple[int, ...], rounds: int) -> list[dict[str, object]]:
@@ -349,7 +349,7 @@ def live(title: str, path: Path, seconds: float) -> dict[str, object]:
     begin, fed, number, peak = time.monotonic(), 0, 0, {"VmRSS": 0, "RssAnon": 0}
     process.stdin.write(repeated.header)
     while time.monotonic() - begin < seconds:
-        part = repeated.copy(number)
+        part = repeated.copy(number, 1)  # the capture may have been grown
         for at in range(0, len(part), CHUNK):
             fed += process.stdin.write(part[at : at + CHUNK])
             time.sleep(max(begin + fed / (LIVE_MB_S * 1e6) - time.monotonic(), 0))

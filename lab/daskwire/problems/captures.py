@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from daskwire.dask.content import MessageKind
 from daskwire.net.skipped import FRAGMENTS
 from daskwire.problems.addresses import one_way
 from daskwire.problems.finding import Finding, percent
@@ -67,10 +68,17 @@ def _encrypted(view: View) -> Iterator[Finding]:
 
 def _capture_point(view: View) -> Iterator[Finding]:
     """Yield what Dask's messages prove to have happened, but the capture does not contain."""
-    for what in (_only_one_direction(view), _unseen_workers(view), _unseen_transfers(view)):
-        if what:
-            yield Finding("wrong capture point", what, certainty=0.9, is_first=True)
-            return
+    what = _only_one_direction(view)
+    if not what and not _is_cut(view):  # else what was not seen may be in the missing content
+        what = _unseen_workers(view) or _unseen_transfers(view)
+    if what:
+        yield Finding("wrong capture point", what, certainty=0.9, is_first=True)
+
+
+def _is_cut(view: View) -> bool:
+    """Return whether the snaplen cost the content of more than a few messages."""
+    messages = view.capture.messages
+    return int((messages.kind == MessageKind.CUT).sum()) >= CUT_SHARE * max(len(messages), 1)
 
 
 def _only_one_direction(view: View) -> str:
@@ -124,7 +132,7 @@ def _incomplete(view: View) -> Iterator[Finding]:
         what += f"; about {missing:,} messages are missing" if missing else ""
         yield Finding("incomplete capture", what, number=lost, is_note=lost < LOST_SHARE * stream)
     if cut := snaplen(capture):
-        is_note = cut["messages"] < CUT_SHARE * max(len(capture.messages), 1) and not cut["unframed_bytes"]
+        is_note = not _is_cut(view) and not cut["unframed_bytes"]
         what = (
             f"{cut['packets']:,} packets were truncated to {cut['kept_bytes']:,} bytes: {cut['messages']:,}"
             f" messages have no content, {cut['unframed_bytes']:,} bytes no message; tcpdump -s 0 keeps all,"

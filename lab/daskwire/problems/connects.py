@@ -119,7 +119,7 @@ def _resets(view: View) -> Iterator[Finding]:
         if flow // 2 not in capture.conversations:
             continue
         pair = view.pairs[flow]
-        waited_s = _outstanding_s(view, flow // 2, time_ns)
+        waited_s = max(_outstanding_s(view, flow // 2, time_ns), _unreported_s(view, pair, time_ns))
         again = [t for t in openings[frozenset(pair[1:])] if time_ns < t < time_ns + RECONNECT_NS]
         until_s = (min(again) - time_ns) / 1e9 if again else 0.0
         was_needed = view.during_work(pair[0], (time_ns, time_ns)) and bool(waited_s or again)
@@ -131,6 +131,15 @@ def _resets(view: View) -> Iterator[Finding]:
         cost_s = sum(cost for _, _, cost in resets)
         when = min(times), max(times)
         yield Finding("mid-stream reset", what, pair, when, cost_s, 0.9, len(resets), flows, not was_needed)
+
+
+def _unreported_s(view: View, pair: Pair, time_ns: int) -> float:
+    """Return how long the oldest task without a report had waited at a reset between scheduler and worker."""
+    cluster, *nodes = pair
+    if view.capture.scheduler_names.get(cluster) not in nodes:
+        return 0.0
+    sent_ns = [sent for node in nodes for sent in view.unreported[cluster, node] if sent <= time_ns]
+    return (time_ns - min(sent_ns, default=time_ns)) / 1e9
 
 
 def _openings(view: View) -> defaultdict[frozenset[str], list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
@@ -71,9 +71,10 @@ def percent(share: float) -> str:
 def ranked(findings: list[Finding]) -> list[Finding]:
     """Sort problems by cost, then notes. A consequence becomes a note, and its cost is its cause's."""
     problems = [finding for finding in findings if not finding.is_note]
+    consequences = {cause: [effect for effect in problems if _explains(cause, effect)] for cause in problems}
     causes, effects = [], defaultdict(list)
     for finding in problems:
-        cause = next((other for other in problems if _explains(other, finding)), None)
+        cause = next((other for other in problems if _is_cause(other, finding, consequences)), None)
         if cause is None:
             causes.append(finding)
         else:
@@ -84,6 +85,27 @@ def ranked(findings: list[Finding]) -> list[Finding]:
     notes = [finding for finding in findings if finding.is_note]
     notes += [_as_note(effect, cause) for cause, own in effects.items() for effect in own]
     return ranking + sorted(notes, key=lambda finding: -finding.cost_s)
+
+
+def _is_cause(cause: Finding, effect: Finding, consequences: Mapping[Finding, list[Finding]]) -> bool:
+    """Return whether one finding is the cause of another. If each explains the other, the costlier one is.
+
+    Otherwise they would hide each other.
+    """
+    if effect not in consequences[cause]:
+        return False
+    return cause.cost_s > effect.cost_s or cause not in _all_consequences(effect, consequences)
+
+
+def _all_consequences(finding: Finding, consequences: Mapping[Finding, list[Finding]]) -> set[Finding]:
+    """Return the consequences of a finding, their consequences, and so on."""
+    result: set[Finding] = set()
+    pending = [finding]
+    while pending:
+        new = [effect for effect in consequences[pending.pop()] if effect not in result]
+        result.update(new)
+        pending += new
+    return result
 
 
 def _as_note(effect: Finding, cause: Finding) -> Finding:

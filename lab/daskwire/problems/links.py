@@ -15,10 +15,10 @@ from daskwire.problems.finding import Finding, Interval, Pair, is_cheap, notes_i
 from daskwire.problems.view import SECOND_NS, View, hull, merged, seconds
 
 WINDOW = 256 << 10  # bytes over which a rate is measured: more than a burst
-PAUSE_NS = 50_000_000  # a longer gap between segments is a pause of the sender
+PAUSE_NS = 100_000_000  # a longer gap is a pause of the sender; 64 kB take this long at 5 Mbit/s
 FEWEST = 8  # windows, or samples
 SLOW = 1 / 3  # of the other pairs' rate
-EVEN = 1.6  # 90th percentile divided by median of a rate that a link sets; a process is less even
+EVEN = 2.5  # 90th percentile divided by median of a rate that a link sets: two transfers share it at times
 QUEUE_NS = 50_000_000
 LOAD = 64 << 10  # bytes in flight of a busy link
 DELAYS_NS = ((35_000_000, 60_000_000), (180_000_000, 220_000_000))  # of delayed ACKs, on common systems

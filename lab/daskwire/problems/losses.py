@@ -34,7 +34,7 @@ def losses(view: View) -> Iterator[Finding]:
     """Yield findings about packets that did not arrive. Each retransmission belongs to one of them."""
     events = view.retransmissions
     stuck = _stuck_flows(view, events)
-    black_holes = sorted(flow for flow, first in stuck.items() if _is_size_limit(view, flow, first))
+    black_holes = {flow: first for flow, first in stuck.items() if _is_size_limit(view, flow, first)}
     yield from _black_holes(view, black_holes)
     silent = {flow: first for flow, first in stuck.items() if _is_silent(view, flow, first)}
     dead = {flow: first for flow, first in silent.items() if flow not in black_holes}
@@ -61,7 +61,7 @@ def _stuck_flows(view: View, events: Retransmissions) -> Stuck:
 
 def _is_size_limit(view: View, flow: int, first: int) -> bool:
     """Return whether no segment as large as the stuck ones was acknowledged, though the peer's host is up."""
-    size, arriving = int(view.retransmissions.length[first]), _largest_acknowledged(view, flow)
+    size, arriving = int(view.retransmissions.length[first]), _arriving(view, flow, first)
     return size >= NEARLY_FULL and 0 < arriving < size and _is_alive(view, flow, first)
 
 
@@ -71,27 +71,35 @@ def _is_alive(view: View, flow: int, first: int) -> bool:
     return any(view.capture.senders[f][0] == address and view.last_ns(f) > begin_ns for f in view.flows)
 
 
-def _largest_acknowledged(view: View, flow: int) -> int:
+def _arriving(view: View, flow: int, first: int) -> int:
+    """Return the largest payload that arrives since a flow is stuck; without any, the largest before."""
+    since_ns = int(view.retransmissions.previous_ns[first])
+    return _largest_acknowledged(view, flow, since_ns) or _largest_acknowledged(view, flow, 0)
+
+
+def _largest_acknowledged(view: View, flow: int, since_ns: int) -> int:
     """Return the largest payload that was acknowledged between the hosts of a flow, in its direction."""
-    pieces, length, largest = view.capture.pieces, view.capture.segments.length, 0
+    pieces, segments, largest = view.capture.pieces, view.capture.segments, 0
     for other in view.flows_of[view.pairs[flow]]:
         for index in np.flatnonzero(pieces.flow == other).tolist():
             part = slice(int(pieces.begin[index]), int(pieces.begin[index + 1]))
             arrived = pieces.start[part] + pieces.length[part] <= view.acknowledged(other)
-            largest = max(largest, int(length[pieces.row[part][arrived]].max(initial=0)))
+            rows = pieces.row[part][arrived]
+            rows = rows[segments.time_ns[rows] >= since_ns]
+            largest = max(largest, int(segments.length[rows].max(initial=0)))
     return largest
 
 
-def _black_holes(view: View, flows: list[int]) -> Iterator[Finding]:
+def _black_holes(view: View, stuck: Stuck) -> Iterator[Finding]:
     events = view.retransmissions
-    for pair, group in view.by_pair(flows).items():
+    for pair, group in view.by_pair(sorted(stuck)).items():
         own = np.isin(events.flow, group)
         size, number = int(events.length[own].max()), int(own.sum())
+        arriving = _arriving(view, group[0], stuck[group[0]])
         waits = [(int(events.previous_ns[events.flow == f].min()), view.last_ns(f)) for f in group]
         what = (
             f"segments of {size:,} bytes were retransmitted {counted(number, 'time')} and never acknowledged"
-            f" on {counted(len(group), 'connection')}; up to {_largest_acknowledged(view, group[0]):,} bytes"
-            " arrive"
+            f" on {counted(len(group), 'connection')}; up to {arriving:,} bytes arrive"
         )
         cost_s = sum(seconds([wait]) for wait in waits)
         yield Finding("MTU black hole", what, pair, hull(waits), cost_s, 0.95, number, tuple(group))

@@ -88,6 +88,16 @@ class View:
         return outline(self.capture)
 
     @cached_property
+    def unreported(self) -> dict[tuple[str, str], list[int]]:
+        """When the tasks that were never reported had been sent, by cluster and worker."""
+        table, result = self.capture.table("tasks"), defaultdict[tuple[str, str], list[int]](list)
+        columns = ("cluster", "worker", "sent_ns", "outcome")
+        for cluster, worker, sent_ns, outcome in zip(*(table[name] for name in columns), strict=True):
+            if outcome == "open":
+                result[cluster, worker].append(sent_ns)
+        return result
+
+    @cached_property
     def end_ns(self) -> int:
         """Time of the last segment."""
         time_ns = self.capture.segments.time_ns

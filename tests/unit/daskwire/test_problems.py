@@ -259,6 +259,22 @@ def test_reset_with_an_outstanding_request(read: Read) -> None:
     assert row["cost_s"] == pytest.approx(2.0, abs=0.01)
 
 
+def test_reset_of_a_worker_with_tasks(read: Read) -> None:
+    """The reports of its tasks are outstanding; without tasks, it left."""
+    for number, severity in ((0, "note"), (2, "problem")):
+        cluster = Cluster()
+        cluster.work(without="w2")
+        talk = cluster.streams["w2"]
+        talk.time_ns = cluster.at(3)
+        for key in range(number):
+            talk.say(1, g3([{"op": "compute-task", "key": f"task-{key}"}]))
+        talk.time_ns = cluster.at(4)
+        talk.add(1, RST | ACK)
+        row = only(read(cluster.packets), "mid-stream reset", severity)
+        assert (row["source"], row["destination"]) == ("scheduler", "w2")
+        assert row["cost_s"] == pytest.approx(1.0 if number else 0.0, abs=0.01)
+
+
 def test_reset_of_an_idle_connection_is_a_note(read: Read) -> None:
     cluster = Cluster()
     cluster.work()
@@ -299,6 +315,17 @@ def test_mtu_black_hole(read: Read) -> None:
     assert (row["problem"], row["source"], row["destination"]) == ("MTU black hole", "w1", "w2")
     assert "segments of 1,448 bytes were retransmitted 4 times" in row["what"]
     assert row["cost_s"] == pytest.approx(3.0, abs=0.01) and "tcp.len >= 400" in row["filter"]
+
+
+def test_mtu_black_hole_that_begins_later(read: Read) -> None:
+    """Large segments arrived before, small ones still do."""
+    cluster = Cluster()
+    cluster.work()
+    transfer(cluster.fetch("w1", "w2", 1.0), 100_000)
+    retransmitted(cluster.fetch("w1", "w2", 2.0), 1, bytes(1448), (0.2, 0.4, 0.8, 1.6))
+    cluster.fetch("w1", "w2", 4.0).say(1, g3({"status": "busy"}))
+    row = findings(read(cluster.packets))[0]
+    assert (row["problem"], row["source"], row["destination"]) == ("MTU black hole", "w1", "w2")
 
 
 def test_half_open_connection(read: Read) -> None:
@@ -626,6 +653,24 @@ def test_problems_are_ranked_by_cost() -> None:
     ]  # fmt: skip
     assert [f.pair[1] for f in result[3:]] == ["w3", "w1"]
     assert result[4].what == "evidence (a consequence of: blocked worker loop of w1)"
+
+
+@pytest.mark.parametrize("costs", [(1.0, 2.0), (2.0, 1.0)])
+def test_findings_that_explain_each_other_do_not_hide_each_other(costs: tuple[float, float]) -> None:
+    kinds = ("loss", "retransmission time-outs")
+    assert all(kind in KINDS[other].effects for kind, other in (kinds, kinds[::-1]))
+    one, two = (
+        Finding(kind, "evidence", ("", "w1", ""), (0, 1), cost_s)
+        for kind, cost_s in zip(kinds, costs, strict=True)
+    )
+    first, second = ranked([one, two])
+    assert (first.kind, first.cost_s, first.is_note) == (kinds[costs.index(2.0)], 3.0, False)
+    assert second.is_note and second.kind != first.kind
+
+
+def test_reordering_explains_loss() -> None:
+    """TCP retransmits what was only overtaken; lost segments do not overtake."""
+    assert "loss" in KINDS["reordering"].effects and "reordering" not in KINDS["loss"].effects
 
 
 def test_display_filter_lists_few_connections_and_one_host_of_many(read: Read) -> None:
