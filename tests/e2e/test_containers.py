@@ -28,7 +28,11 @@ def guests(bench: Bench, kind: str) -> dict[str, str]:
     return {row["name"]: row["status"] for row in getattr(api(bench).nodes("pve"), kind).get()}
 
 
-def test_up_creates_containers_and_measures_a_baseline(bench: Bench) -> None:
+def test_up_creates_containers_and_measures_a_baseline_without_mitogen(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole lab with Ansible's own strategy; the tests after this one use the lab through Mitogen."""
+    monkeypatch.setitem(bench.environment, "ANSIBLE_STRATEGY", "linear")
     output = bench.good("dasklab", "up", "--guests", "container")
     assert guests(bench, "lxc") == dict.fromkeys(NAMES, "running")
     assert guests(bench, "qemu") == {}
