@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from dasklab.notices import LOGGER
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 UNLIMITED = 100_000  # columns where output goes to a file or a pipe: a row is never wrapped
 
@@ -105,15 +106,22 @@ def treat_sigterm_as_ctrl_c() -> None:
 
 def print_table(heads: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> None:
     """Print a table. A terminal folds long cells; elsewhere each row is one line. Nothing is cut off."""
+    console(sys.stdout).print(make_table(heads, rows, title))
+
+
+def make_table(
+    heads: Iterable[str], rows: Iterable[Iterable[str]], title: str = "", right: Container[str] = ()
+) -> Table:
+    """Return a table; the columns below ``right`` heads are aligned on the right."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
     for head in heads:
-        table.add_column(Text(head), overflow="fold")
+        table.add_column(Text(head), overflow="fold", justify="right" if head in right else "left")
     for row in rows:
         table.add_row(*map(Text, row))
-    console(sys.stdout).print(table)
+    return table
 
 
 def console(file: IO[str]) -> Console:

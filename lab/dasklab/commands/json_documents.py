@@ -15,8 +15,6 @@ from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 from dasklab.model.metric import METRICS
 from dasklab.results.history.history import VersionStep
 from dasklab.results.statistics.answer import Answer, Cell
-from dasklab.results.statistics.compare import CellChange
-from dasklab.results.statistics.interval import Interval
 
 
 def _finite(value: Any) -> Any:
@@ -27,8 +25,8 @@ Number = Annotated[float | None, BeforeValidator(_finite)]
 """A number; null where there is none."""
 
 
-class Output(BaseModel, extra="forbid"):
-    """A part of an output."""
+class Output(BaseModel, extra="forbid", from_attributes=True):
+    """A part of an output; it can be made of an object that has attributes of the same names."""
 
 
 class IntervalOutput(Output):
@@ -37,10 +35,6 @@ class IntervalOutput(Output):
     value: Number
     low: Number
     high: Number
-
-    @classmethod
-    def of(cls, interval: Interval) -> IntervalOutput:
-        return cls(value=interval.value, low=interval.low, high=interval.high)
 
 
 class RunRow(Output):
@@ -68,15 +62,18 @@ class CellRow(Output):
 
     @classmethod
     def of(cls, cell: Cell) -> CellRow:
-        return cls(
-            cell=cell.name,
-            factors=cell.factors,
-            n=cell.n,
-            trials=cell.trials,
-            median=IntervalOutput.of(cell.median),
-            difference=IntervalOutput.of(cell.difference),
-            ratio=IntervalOutput.of(cell.ratio),
-            verdict="baseline" if cell.baseline else "shown" if cell.is_shown else "not shown",
+        verdict = "baseline" if cell.baseline else "shown" if cell.is_shown else "not shown"
+        return cls.model_validate(
+            {
+                "cell": cell.name,
+                "factors": cell.factors,
+                "n": cell.n,
+                "trials": cell.trials,
+                "median": cell.median,
+                "difference": cell.difference,
+                "ratio": cell.ratio,
+                "verdict": verdict,
+            }
         )
 
 
@@ -122,17 +119,6 @@ class CellChangeOutput(Output):
     ratio: IntervalOutput = Field(description="New over old.")
     is_shown: bool
 
-    @classmethod
-    def of(cls, change: CellChange) -> CellChangeOutput:
-        return cls(
-            metric=change.metric,
-            cell=change.cell,
-            old=change.old,
-            new=change.new,
-            ratio=IntervalOutput.of(change.ratio),
-            is_shown=change.is_shown,
-        )
-
 
 class StepRow(Output):
     """A row of `dasklab history`: from a version of Dask to the next."""
@@ -156,9 +142,9 @@ class StepRow(Output):
                 "machine": step.machine,
                 "old": step.old,
                 "new": step.new,
-                "before": IntervalOutput.of(step.before),
-                "after": IntervalOutput.of(step.after),
-                "ratio": IntervalOutput.of(step.change),
+                "before": step.before,
+                "after": step.after,
+                "ratio": step.change,
                 "verdict": step.verdict,
             }
         )

@@ -93,7 +93,9 @@ def show_run(run: Path) -> None:
 def show_changes(old: Path, new: Path, anyway: bool, as_json: bool = False) -> None:
     """Print the cells that two runs have in common, new compared with old."""
     if as_json:
-        click.echo(to_json([CellChangeOutput.of(change) for change in compare.compare(old, new, anyway)]))
+        click.echo(
+            to_json([CellChangeOutput.model_validate(change) for change in compare.compare(old, new, anyway)])
+        )
         return
     suffixes = [identity.heading_suffix(run) for run in (old, new)]
     rows = [

@@ -20,7 +20,7 @@ from dasklab.machines import presence
 from dasklab.machines.live import Rates, Watched, watch
 from dasklab.machines.variables import open_lab
 from dasklab.model.number_format import format_quantity
-from dasklab.terminal import console
+from dasklab.terminal import console, make_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -89,7 +89,7 @@ def _print_json(watched: Watched, ticks: Iterator[None]) -> None:
 
 
 def _show(watched: Watched, ticks: Iterator[None]) -> None:
-    """Show a table that is drawn anew in a terminal, and printed again elsewhere."""
+    """Show a table: a terminal replaces it, elsewhere it is printed again."""
     from rich.live import Live
 
     screen = console(sys.stdout)
@@ -103,17 +103,14 @@ def _show(watched: Watched, ticks: Iterator[None]) -> None:
 
 
 def _table(watched: Watched) -> Table:
-    from rich.table import Table
-    from rich.text import Text
+    return make_table(HEADS, (_row(watched, host) for host in watched.rates), right=RIGHT)
 
-    table = Table(box=None, pad_edge=False)
-    for head in HEADS:
-        table.add_column(Text(head), justify="right" if head in RIGHT else "left")
-    for host, rates in watched.rates.items():
-        problem = watched.problems.get(host)
-        cells = [""] * len(RIGHT) + [f"no answer: {problem}" if problem else ""]
-        table.add_row(*map(Text, [host, *(_cells(rates) if rates and not problem else cells)]))
-    return table
+
+def _row(watched: Watched, host: str) -> list[str]:
+    rates, problem = watched.rates[host], watched.problems.get(host)
+    if rates and not problem:
+        return [host, *_cells(rates)]
+    return [host, *[""] * len(RIGHT), f"no answer: {problem}" if problem else ""]
 
 
 def _cells(rates: Rates) -> list[str]:

@@ -35,8 +35,8 @@ def downloads(row: TrialRow, explained: Explained | None, folder: Path, page_fol
         folder: where the trial's page is written.
         page_folder: where it will be, for links to the trial's own folder.
     """
-    made = [*_trace(row, explained, folder), *_profile(row, explained, folder)] if explained else []
-    return [*made, *_captures(row, page_folder)]
+    files = [*_trace(row, explained, folder), *_profile(row, explained, folder)] if explained else []
+    return [*files, *_captures(row, page_folder)]
 
 
 def _trace(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Download]:
@@ -62,11 +62,11 @@ def _profile(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Down
 
 def _captures(row: TrialRow, page_folder: Path) -> Iterator[Download]:
     """Yield links into the trial's folder: captures may be too large to copy."""
-    here = quote(os.path.relpath(row.directory, page_folder))
+    trial_folder = quote(os.path.relpath(row.directory, page_folder))
     for file in sorted(row.directory.glob("capture*.pcap")):
         note = "open it with Wireshark or daskwire"
-        yield Download(f"{here}/{quote(file.name)}", f"{file.name} ({_size(file)})", note)
-    yield Download(f"{here}/", "All files of the trial", str(row.directory))
+        yield Download(f"{trial_folder}/{quote(file.name)}", f"{file.name} ({_size(file)})", note)
+    yield Download(f"{trial_folder}/", "All files of the trial", str(row.directory))
 
 
 def _size(file: Path) -> str:

@@ -106,16 +106,16 @@ def _timeline(explained: Explained) -> Timeline | None:
         return None
     run = explained.median_run
     capture = recording.read(explained.directory) if explained.captured else None
-    shown = drawing.reduced(panels(run, capture), run.makespan)
-    if not shown:
+    drawn = drawing.reduced(panels(run, capture), run.makespan)
+    if not drawn:
         return None
     notes = [
         f"{panel.title.partition(':')[0]}: {len(panel.rectangles):,} rectangles stand for {panel.intervals:,}"
         f" intervals. Those shorter than {1e3 * panel.merged_s:.3g} ms are drawn together."
-        for panel in shown
+        for panel in drawn
         if panel.merged_s
     ]
     kind = "captured run" if explained.captured else "run"
     number = len(explained.timed)
     which = f"{kind} {run.number}" + (f", the middle one of {number} by length" if number > 1 else "")
-    return Timeline(drawing.document(shown, run.makespan), which, notes)
+    return Timeline(drawing.document(drawn, run.makespan), which, notes)

@@ -125,13 +125,13 @@ class _RunTrace:
         self.from_task, self.to_fetch, self.from_fetch, self.to_task = (Numbers(list) for _ in range(4))
         self.intervals = break_down(run)
         self.tasks = occupied(run, self.intervals)
-        shown = set(self.tasks.task.tolist())
+        ran = set(self.tasks.task.tolist())
         moved = arrows(run)
         for task, fetch in moved.into:
-            if task in shown:
+            if task in ran:
                 self._connect(self.from_task[task], self.to_fetch[fetch], next(numbers))
         for fetch, task in moved.out:
-            if task in shown:
+            if task in ran:
                 self._connect(self.from_fetch[fetch], self.to_task[task], next(numbers))
 
     @staticmethod

@@ -39,7 +39,7 @@ SCRIPT = f"bokeh-{bokeh.__version__}.min.js"
 
 
 def script() -> bytes:
-    """Return BokehJS."""
+    """Return the code of BokehJS, which the installed package brings along."""
     return (Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js").read_bytes()
 
 

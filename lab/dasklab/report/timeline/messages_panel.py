@@ -50,8 +50,8 @@ def captured_messages_panel(run: Run, capture: Recording) -> Panel:
         and run.start <= row["time_ns"] / 1e9 < run.stop
     ]
     busiest = Counter((row["source"], row["destination"]) for row in during).most_common(MOST_DIRECTIONS)
-    wanted = {pair for pair, _ in busiest}
-    during = [row for row in during if (row["source"], row["destination"]) in wanted]
+    directions = {pair for pair, _ in busiest}
+    during = [row for row in during if (row["source"], row["destination"]) in directions]
     names = Texts()
     what = np.array([names.code(str(row["op"] or row["kind"])) for row in during], np.int64)
     source, target = (

@@ -67,6 +67,12 @@ def tcp() -> dict[str, int]:
     return {name: counters[name] for name in TCP_FIELDS}
 
 
+def meminfo() -> dict[str, int]:
+    """Return the kernel's figures about memory, in KiB; a few are numbers of pages."""
+    lines = [line.partition(":")[::2] for line in read("/proc/meminfo").splitlines()]
+    return {name: int(value.split()[0]) for name, value in lines}
+
+
 def counters() -> Document:
     """Return counters and settings: what may change during a run. Cheap."""
     identity, links = host(), interfaces()
@@ -89,7 +95,6 @@ def counters() -> Document:
 def describe() -> Document:
     """Return the counters, and what stays the same while the host runs."""
     release = dict(line.partition("=")[::2] for line in read("/etc/os-release").splitlines())
-    memory = dict(line.partition(":")[::2] for line in read("/proc/meminfo").splitlines())
     virtualization = subprocess.run(["systemd-detect-virt"], capture_output=True, text=True, check=False)
     return {
         **counters(),
@@ -98,7 +103,7 @@ def describe() -> Document:
         "os": release.get("PRETTY_NAME", "").strip('"'),
         "virtualization": virtualization.stdout.strip(),
         "cpus": os.cpu_count(),
-        "memory_mb": int(memory["MemTotal"].split()[0]) // 1000,
+        "memory_mb": meminfo()["MemTotal"] // 1000,
         "versions": {**debian_packages(), **python_packages(settings().get("dask", ""))},
     }
 
@@ -119,13 +124,12 @@ def watch(interval_s: float = 2.0) -> None:
 
 def sample(name: str) -> Document:
     """Return the counters of CPUs, memory, TCP and the interface ``name``, and how its link is impaired."""
-    memory = dict(line.partition(":")[::2] for line in read("/proc/meminfo").splitlines())
-    total, available = (int(memory[key].split()[0]) for key in ("MemTotal", "MemAvailable"))
+    memory_kib = meminfo()
     folder = Path(f"/sys/class/net/{name}/statistics")
     return {
         "time": time.time(),
         "cpu": cpu(),
-        "memory_used": 1 - available / total,
+        "memory_used": 1 - memory_kib["MemAvailable"] / memory_kib["MemTotal"],
         "tcp": tcp(),
         "lab": {counter: int(read(folder / counter) or 0) for counter in LINK_COUNTERS},
         "links": requested_links(),

@@ -39,7 +39,11 @@ def test_published_schema_is_that_of_the_outputs() -> None:
 
 
 def test_missing_ends_of_an_interval_are_null() -> None:
-    assert IntervalOutput.of(Interval(2.0)).model_dump() == {"value": 2.0, "low": None, "high": None}
+    assert IntervalOutput.model_validate(Interval(2.0)).model_dump() == {
+        "value": 2.0,
+        "low": None,
+        "high": None,
+    }
 
 
 def test_runs_are_listed(results: Path) -> None:
