@@ -24,6 +24,7 @@ COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.M)
 ALIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NUMBER = re.compile(r"[+-]?\b\d[\d.,]*")
 OWN_VARIABLES = ("DASKLAB_", "MINIPVE_", "PROXMOX_")  # they would change what a page shows
+SERVERS = ("minipve serve", "LocalCluster")  # on ports that another program may have
 MARK = "@end@"
 
 
@@ -100,8 +101,8 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def _shell(page: str) -> list[str]:
-    """Return the shell for a page. One that serves on a fixed port has a network of its own."""
-    if "minipve serve" not in page:
+    """Return the shell for a page. One that serves on a usual port has a network of its own."""
+    if not any(server in page for server in SERVERS):
         return ["bash"]
     alone = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return ["unshare", *alone, "--net", "sh", "-c", 'ip link set lo up; exec bash "$0"']

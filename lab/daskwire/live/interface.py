@@ -14,6 +14,7 @@ from daskwire.errors import WireError
 from daskwire.net.tunnels import TUNNEL_PORTS
 
 DROPPED = re.compile(r"(\d+) packets? dropped by kernel")
+LISTENING = re.compile(r"\blistening on ")  # printed after its signal handlers are set
 
 
 class Tcpdump:
@@ -39,19 +40,22 @@ class Tcpdump:
         self.output: IO[bytes] = self._process.stdout
         self.dropped = 0
         self._messages: list[str] = []
-        threading.Thread(target=self._read_messages, args=[self._process.stderr], daemon=True).start()
+        self._listens = False
+        self._reader = threading.Thread(target=self._read_messages, args=[self._process.stderr], daemon=True)
+        self._reader.start()
 
     def _read_messages(self, stream: IO[bytes]) -> None:
         for raw in stream:
             line = raw.decode("utf-8", "replace").strip()
+            self._listens = self._listens or LISTENING.search(line) is not None
             if match := DROPPED.search(line):
                 self.dropped = int(match[1])
             self._messages.append(line)
             del self._messages[:-20]
 
     def ask(self) -> None:
-        """Let it report how many packets were dropped."""
-        if self._process.poll() is None:
+        """Let it report how many packets were dropped. Before it listens, the signal would end it."""
+        if self._listens and self._process.poll() is None:
             self._process.send_signal(signal.SIGUSR1)
 
     def stop(self) -> None:
@@ -64,6 +68,7 @@ class Tcpdump:
         """Why it could not record; None while it runs, and if it was stopped."""
         if self._process.poll() in (None, 0):
             return None
+        self._reader.join(timeout=1.0)  # its last words may still be in the pipe
         errors = [line for line in self._messages if line.startswith("tcpdump:")]
         return errors[-1] if errors else "tcpdump failed"
 

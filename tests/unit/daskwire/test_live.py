@@ -181,6 +181,7 @@ def test_command_reads_standard_input_and_prints_totals() -> None:
 
 TCPDUMP = """#!/bin/sh
 trap 'echo "7 packets captured, 9 packets received by filter, 2 packets dropped by kernel" >&2' USR1
+echo 'tcpdump: listening on lo, link-type EN10MB (Ethernet), snapshot length 262144 bytes' >&2
 cat "$CAPTURE"
 for n in 1 2 3 4 5 6; do sleep 0.1; done
 """
@@ -199,8 +200,8 @@ def test_packets_that_tcpdump_drops_are_reported(tmp_path: Path) -> None:
     assert re.search(rb"^331 packets, 133 messages in .* s; 2 packets dropped$", result.stdout, re.MULTILINE)
 
 
-def test_error_of_tcpdump_is_one_line(tmp_path: Path) -> None:
-    script = "#!/bin/sh\necho 'tcpdump: lo: You do not have permission' >&2\nexit 1\n"
+def test_error_of_tcpdump_that_starts_slowly_is_one_line(tmp_path: Path) -> None:
+    script = "#!/bin/sh\nsleep 0.5\necho 'tcpdump: lo: You do not have permission' >&2\nexit 1\n"
     result = run("lo", **fake_tcpdump(tmp_path, script))
     assert (result.returncode, result.stderr) == (1, b"daskwire: tcpdump: lo: You do not have permission\n")
 
