@@ -2,26 +2,35 @@
 
     python benchmarks/breakdown_causes.py --out /tmp/causes [--only link busy_worker] [--repeat 4]
 
-A case is a pair of trials on fresh clusters in network namespaces, without and with a fault. The first cause
+A case is a pair of trials on fresh clusters in network namespaces, without and with a fault: either a preload
+makes a process slow, or the network and the machine are disturbed from outside. The first cause
 that `dasklab explain OLD NEW` names is compared with the truth. The script prints a line per case and how
 many were right. It keeps the trials in --out and does not repeat those that are there, so the same command
 continues an interrupted run. ``steal_pct`` is the share of the CPUs that other guests of this machine's host
-took. Needs root and iproute2.
+took. Needs root, iproute2 and nftables.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dasklab.breakdown.causes import LATE, LINK, PLACEMENT, SCHEDULING, SLOW, Bottleneck
+from dasklab.breakdown.causes import CPU, LATE, LINK, PLACEMENT, SCHEDULING, SLOW, Bottleneck
 from dasklab.breakdown.explain import explain
 from dasklab.breakdown.summary import Difference
 from namespace_cluster import Cluster, cluster, keep
+from wire_cluster import sh
 
 SLOW_WORKER = """
 import time
@@ -75,14 +84,87 @@ SLEEPS = ("parallel_tasks", {"tasks": 200, "task_ms": 30})
 MERGE = ("merge", {"tasks": 600})
 
 
+LOOP = "while True: pass"
+Fault = Callable[[Cluster, str], AbstractContextManager[None]]
+
+
+@contextmanager
+def busy_loops(nodes: Cluster, place: str, number: int, pinned: bool) -> Iterator[None]:
+    """Compute in so many processes outside the cluster; if pinned, on the CPU of the place."""
+    cpus = os.sched_getaffinity(nodes.running[place].pid if pinned else 0)
+    loops = [subprocess.Popen([sys.executable, "-c", LOOP]) for _ in range(number)]
+    for loop in loops:
+        os.sched_setaffinity(loop.pid, cpus)
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+@contextmanager
+def suspended(nodes: Cluster, place: str, seconds: float) -> Iterator[None]:
+    """Suspend a process for so long, each second anew."""
+    end, process = threading.Event(), nodes.running[place]
+
+    def alternate() -> None:
+        while not end.wait(1.0):
+            process.send_signal(signal.SIGSTOP)
+            end.wait(seconds)
+            process.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=alternate)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+@contextmanager
+def lossy(nodes: Cluster, place: str, per_mille: int) -> Iterator[None]:
+    """Lose that share of the packets that a node sends and receives."""
+    rules = [
+        "add table inet loss",
+        *(
+            f"add chain inet loss {hook} {{ type filter hook {hook} priority 0; }};"
+            f" add rule inet loss {hook} numgen random mod 1000 < {per_mille} drop"
+            for hook in ("input", "output")
+        ),
+    ]
+    for rule in rules:
+        sh("ip", "netns", "exec", f"{nodes.tag}-{place}", "nft", rule)
+    yield
+
+
+def pin(nodes: Cluster, place: str) -> None:
+    """Give a node the last CPU, and the others the rest."""
+    *rest, last = sorted(os.sched_getaffinity(0))
+    for node, process in nodes.running.items():
+        for thread in Path(f"/proc/{process.pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {last} if node == place else rest)
+
+
 @dataclass(frozen=True)
 class Case:
-    """What is made slow, and where. ``caps`` (Mbit/s) hold in both trials, ``slower`` only in the second."""
+    """What is made slow, and where.
+
+    Attributes:
+        place: the node; "" where it is all of them.
+        preload: a script that makes the place slow.
+        fault: what disturbs the place from outside.
+        alone: the place has a CPU of its own in both trials.
+        caps: of nodes, in Mbit/s, in both trials; ``slower`` only in the second.
+    """
 
     truth: Bottleneck
     work: tuple[str, dict[str, Any]]
     place: str = ""
     preload: str = ""
+    fault: Fault | None = None
+    alone: bool = False
     caps: dict[str, float] = field(default_factory=dict)
     slower: dict[str, float] = field(default_factory=dict)
     threads: int = 1
@@ -128,6 +210,31 @@ CASES: dict[str, Callable[[int], Case]] = {
         preload=RANDOM,
         caps=_all((40, 25)[i // 2 % 2]),
     ),
+    "busy_cpu": lambda i: Case(
+        CPU,
+        (ARRAY, MERGE)[i % 2],
+        f"worker-{i % 3 + 1}",
+        fault=partial(busy_loops, number=1, pinned=True),
+        alone=True,
+    ),
+    "busy_node": lambda i: Case(
+        CPU, (ARRAY, MERGE)[i % 2], fault=partial(busy_loops, number=(2, 4)[i // 2 % 2], pinned=False)
+    ),
+    "suspended_scheduler": lambda i: Case(
+        SCHEDULING,
+        (MERGE, ARRAY)[i % 2],
+        "scheduler",
+        fault=partial(suspended, seconds=(0.5, 0.3)[i // 2 % 2]),
+    ),
+    "scheduler_link": lambda i: Case(
+        LINK, (ARRAY, MERGE)[i % 2], "scheduler", slower={"scheduler": (2, 1)[i // 2 % 2]}
+    ),
+    "loss": lambda i: Case(
+        LINK,
+        (ARRAY, TREE)[i % 2],
+        f"worker-{i % 3 + 1}",
+        fault=partial(lossy, per_mille=(20, 40)[i // 2 % 2]),
+    ),
 }
 
 
@@ -144,7 +251,10 @@ def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
     before = _cpu_ticks()
     with cluster(out, threads=case.threads, preloads=preloads) as nodes:
         _cap(nodes, case.caps | (case.slower if injected else {}))
-        answer = nodes.workload(*case.work, runs=runs)
+        if case.alone:
+            pin(nodes, case.place)
+        with case.fault(nodes, case.place) if injected and case.fault else nullcontext():
+            answer = nodes.workload(*case.work, runs=runs)
     stolen, all_ticks = (now - then for now, then in zip(_cpu_ticks(), before, strict=True))
     (out / "steal_pct").write_text(f"{100 * stolen / all_ticks:.1f}")
     keep(answer, out)

@@ -19,8 +19,8 @@ from dasklab.report.time_parts import PART_OF
 project = "dasklab"
 author = "The dasklab authors"
 release = version = importlib.metadata.version("dasklab")
-sys.path.insert(0, str(Path(__file__).parent))  # where sequence.py is
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sequence"]
+sys.path.insert(0, str(Path(__file__).parent))  # where gallery.py and sequence.py are
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "gallery", "sequence"]
 root_doc = "docs/index"
 include_patterns = [
     "docs/**",

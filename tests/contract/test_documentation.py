@@ -100,6 +100,12 @@ def test_tables_follow_from_the_registries(site: Path, pages: dict[Path, Page]) 
     assert {*METRICS, *(cause.name for cause in CAUSES)} <= set(words)
 
 
+def test_reports_of_stored_runs_can_be_reached(site: Path, pages: dict[Path, Page]) -> None:
+    stored = sorted(path.stem for path in (ROOT / "docs" / "gallery").glob("*.zip"))
+    reports = [site / "docs" / "gallery" / name / "report.html" for name in stored]
+    assert len(stored) >= 3 and set(reports) <= set(pages)
+
+
 def test_diagrams_are_drawn(site: Path, pages: dict[Path, Page]) -> None:
     page = pages[site / "docs" / "explanation" / "time-breakdown.html"]
     assert "arrived to ready: waits for data" in page.words

@@ -1,4 +1,4 @@
-"""Execute a run with progress on the terminal: trials done, time left, and the verdict on each trial."""
+"""Execute a run with progress on the terminal: trials done, phase, time left, and each trial's result."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
+from statistics import median
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
@@ -20,11 +21,13 @@ from dasklab.errors import LabError
 from dasklab.machines.inventory import Inventory
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Result
+from dasklab.model.metric import METRICS
 from dasklab.model.trial import Trial
 from dasklab.results.storage import store
+from dasklab.results.storage.samples import samples
 from dasklab.results.validity import completeness
 from dasklab.running import driver, more_blocks, quiet_node
-from dasklab.running.ansible_lab import AnsibleLab
+from dasklab.running.ansible_lab import AnsibleLab, current_phase
 from dasklab.running.driver import ActiveRun, TrialRunner
 from dasklab.running.more_blocks import StopRule
 from dasklab.running.setup import setup_of
@@ -117,7 +120,7 @@ def execute_until(
 def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_wait) -> None:
     """Execute the pending trials with progress on the terminal. Ctrl-C prints how to continue, and exits."""
     screen = console(sys.stderr)
-    columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), TimeLeft()]
+    columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), Phase(), TimeLeft()]
     screen.print(f"{run.experiment.title}: {run.experiment.question}", markup=False)
     screen.print(
         f"{counted(len(run.pending()), 'trial')}, about {duration(run.remaining_s())}."
@@ -136,6 +139,16 @@ def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_
                 soft_wrap=True,
             )
             sys.exit(ExitStatus.INTERRUPTED)
+
+
+class Phase(ProgressColumn):
+    """Shows the phase of the trial in the task's field ``directory``."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        directory = task.fields["directory"]
+        return Text((directory and current_phase(directory)) or "", "dim")
 
 
 class TimeLeft(ProgressColumn):
@@ -157,12 +170,15 @@ class TrialDisplay:
         self._last_reasons: list[str] = []
         self._finished: set[str] = set()
         completed = len(run.trials) - len(run.pending())
-        self._task = progress.add_task("", total=len(run.trials), completed=completed, until=time.monotonic())
+        self._task = progress.add_task(
+            "", total=len(run.trials), completed=completed, until=time.monotonic(), directory=None
+        )
 
     def __call__(self, trial: Trial, state: str) -> None:
         if state == "running":
             until = time.monotonic() + self._run.remaining_s()
-            self._progress.update(self._task, description=trial.trial, until=until)
+            directory = self._run.directory / trial.trial
+            self._progress.update(self._task, description=trial.trial, until=until, directory=directory)
             return
         if trial.trial not in self._finished:  # else it was repeated, because others had used the node
             self._finished.add(trial.trial)
@@ -173,13 +189,20 @@ class TrialDisplay:
         directory = self._run.directory / trial.trial
         result, lost_frames = store.need(Result, directory), completeness.line(completeness.read(directory))
         screen = self._progress.console
-        screen.print(
-            Text.assemble((f"{state:11}", COLOURS[state]), f" {trial.trial} ({duration(result.wall_s)})")
-        )
+        measured = self._measured(directory) if state in ("ok", "invalid") else ""
+        line = f" {trial.trial} ({duration(result.wall_s)}){measured}"
+        screen.print(Text.assemble((f"{state:11}", COLOURS[state]), line))
         reasons = [*result.reasons, *([lost_frames] if lost_frames else [])]
         for reason in ["as above"] if reasons and reasons == self._last_reasons else reasons:
             screen.print(Text(f"{INDENT}{reason}", "bold red" if reason == lost_frames else ""))
         self._last_reasons = reasons
+
+    def _measured(self, directory: Path) -> str:
+        """Return the median of the main metric in words; "" if it was not measured."""
+        metric = METRICS[next(iter(self._run.experiment.metrics))]
+        rows = [row for row in samples(directory) if row["metric"] == metric.name and not row.get("warmup")]
+        values = [row["value"] for row in rows if row["value"] is not None]
+        return f"  {metric.title} {metric.quantity(median(values))}" if values else ""
 
 
 def conclude(run: ActiveRun) -> None:

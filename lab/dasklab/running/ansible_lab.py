@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from dasklab.running.setup import lab_hosts
 from dasklab.running.trials import deadline_s
 
 LOG = "ansible.log"  # in the trial's folder
+PHASE_DONE = "s  Carry out the order: "  # in the log; the task is in playbooks/tasks/phase.yml
 RESET_LIMIT_S = 1800.0  # recreating emulated machines takes minutes
 INDENT = " " * 10  # of the lines below FAILED in the log, see playbooks/callback_plugins/dasklab.py
 
@@ -82,6 +84,17 @@ class AnsibleLab:
 
     def require_endpoint(self) -> None:
         presence.require_endpoint(self._lab)
+
+
+def current_phase(directory: Path) -> str | None:
+    """Return the name of the phase that a running trial is in; None if Ansible has not begun the trial."""
+    try:
+        done = (directory / LOG).read_text(errors="replace").count(PHASE_DONE)
+        phases = json.loads((directory / Orders.FILE).read_bytes())["trial"]["phases"]
+    except FileNotFoundError:
+        return None
+    names = [phase["name"] for phase in phases]
+    return names[done] if done < len(names) else "collect"
 
 
 def _cause(log: Path) -> str | None:

@@ -144,3 +144,4 @@ def test_valid_trials_share_no_reason(
     execute(driver.start(tmp_path, "x", sweep, SETUP, quick=False), FakeLab())
     printed = capsys.readouterr().err
     assert (printed.count("ok  "), printed.count("as above")) == (8, 0)
+    assert len(re.findall(r"  time to compute [\d.]+ s$", printed, re.M)) == 8

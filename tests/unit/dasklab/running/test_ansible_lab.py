@@ -76,6 +76,25 @@ def test_cause_of_a_failure_comes_from_ansibles_log(
     assert raised.value.message == cause
 
 
+@pytest.mark.usefixtures("lab_hosts")
+def test_current_phase_follows_the_log(tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [ansible_lab.current_phase(tmp_path)]
+
+    def run(*args: object, **options: object) -> int:
+        log = log_of("    0.3s  Resolve: ok 5")
+        for done in ("changed 5", "changed 4  (about 0:03 left)", *["changed 5"] * 30):
+            (tmp_path / ansible_lab.LOG).write_text(log)
+            seen.append(ansible_lab.current_phase(tmp_path))
+            log += log_of(f"    3.0s  Carry out the order: {done}")
+        return 4
+
+    monkeypatch.setattr(playbook, "run", run)
+    with pytest.raises(LabError):
+        AnsibleLab(tmp_path).run_trial(tmp_path)
+    assert seen[:3] == [None, "prepare", "probe-rtt-before"]
+    assert seen[-1] == "collect"
+
+
 def test_dead_endpoint_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DASKLAB_STATE", str(tmp_path))
     monkeypatch.setattr(proxmox, "PAUSES_S", ())

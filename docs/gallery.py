@@ -1,0 +1,77 @@
+"""Show the reports of stored runs: ``{report} NAME`` on a page shows the run of docs/gallery/NAME.zip.
+
+The report itself is written anew beside the pages. The page gets what the report's first lines say: the
+question, the answer and how certain it is; then the picture and a link. To store a run:
+``dasklab results pack RUN -o docs/gallery/NAME.zip``.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from pathlib import Path
+
+from dasklab import report
+from dasklab.results.storage import pack
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+STORED = Path(__file__).parent / "gallery"
+WRITTEN = Path("docs", "gallery")  # in the folder of the built pages
+TOP = re.compile(r"^## .+\n\n\*(?P<question>.+)\*\n\n(?P<answer>.+)\n\n(?P<certainty>.+)$", re.M)
+MEASURED = re.compile(r"^- Measured: (.+)$", re.M)
+
+
+def write_reports(app: Sphinx) -> None:
+    """Write the report of each stored run that has none yet, or an older one."""
+    for stored in sorted(STORED.glob("*.zip")):
+        folder = Path(app.outdir, WRITTEN, stored.stem)
+        first = folder / "report.html"
+        if not first.exists() or first.stat().st_mtime < stored.stat().st_mtime:
+            report.write([pack.unpack(stored)], folder)
+
+
+class Report(SphinxDirective):
+    """What a stored run's report says first, its picture, and a link to it."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the nodes.
+
+        Raises:
+            DirectiveError: no such run is stored.
+        """
+        name = self.arguments[0]
+        folder = Path(self.env.app.outdir, WRITTEN, name)
+        if not (folder / "report.md").exists():
+            raise self.error(f"no run is stored as {STORED / name}.zip")
+        self.env.note_dependency(str(STORED / f"{name}.zip"))
+        text = (folder / "report.md").read_text(encoding="utf-8")
+        top, measured = TOP.search(text), MEASURED.search(text)
+        assert top and measured, f"{folder}: the report begins in another way than expected"
+        page = Path(self.env.doc2path(self.env.docname, base=False))
+        place = os.path.relpath(WRITTEN / name, page.parent)
+        pictures = sorted(path.name for path in folder.glob(f"{name}-*.svg"))
+        return [
+            nodes.paragraph("", "", nodes.emphasis(text=top["question"])),
+            nodes.paragraph(text=top["answer"]),
+            nodes.paragraph(text=f"{top['certainty']} Measured {measured[1]}."),
+            *(_picture(f"{place}/{picture}", top["answer"]) for picture in pictures[:1]),
+            nodes.raw("", f'<p><a href="{place}/report.html">Open the report</a></p>', format="html"),
+        ]
+
+
+def _picture(uri: str, words: str) -> nodes.raw:
+    return nodes.raw(
+        "", f'<img class="report" src="{uri}" alt="{html.escape(words)}" loading="lazy">', format="html"
+    )
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the extension."""
+    app.connect("builder-inited", write_reports)
+    app.add_directive("report", Report)
+    return {"parallel_read_safe": True}
