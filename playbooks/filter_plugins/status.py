@@ -1,9 +1,9 @@
-"""The table of `dasklab status`."""
+"""What `dasklab status` shows: a row per host, as a table or as data."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dasklab.model.nic import LAB_SLOT, net_from_pve, net_key
@@ -14,14 +14,9 @@ HEADINGS = ("machine", "VMID", "node", "status", "lab link", "Dask", "service", 
 
 
 def lab_status(names: Sequence[str], hostvars: Mapping[str, Any]) -> str:
-    """Return a row per host: its machine on the endpoint, and what ``status_host`` holds."""
-    answer = hostvars["localhost"].get("proxmox_vm_result") or {}
-    guests = answer.get("guests") or {}
-    lines = [ROW.format(*HEADINGS)]
-    for name in names:
-        machine, services = _machine(guests.get(name)), _services(hostvars[name], guests.get(name))
-        lines.append(ROW.format(name, *machine, *services))
-    if calls := answer.get("calls"):
+    """Return the table: its machine on the endpoint, and what ``status_host`` holds."""
+    lines = [ROW.format(*HEADINGS), *(_line(row) for row in lab_status_rows(names, hostvars))]
+    if calls := _answer(hostvars).get("calls"):
         lines.append(
             "The machines differ from the inventory; `dasklab plan` shows"
             f" the {counted(len(calls), 'API call')} that `dasklab up` would make."
@@ -29,29 +24,49 @@ def lab_status(names: Sequence[str], hostvars: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _machine(guest: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield VMID, node, status and lab link. A host without a machine of this lab has none of them."""
-    guest = guest or {}
-    yield from (str(guest.get(key, "-")) for key in ("vmid", "node", "status"))
+def lab_status_rows(names: Sequence[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row per host, as ``dasklab.commands.json_documents.StatusRow`` describes it."""
+    guests = _answer(hostvars).get("guests") or {}
+    return [{"host": name, **_machine(guests.get(name) or {}), **_services(hostvars[name])} for name in names]
+
+
+def _answer(hostvars: Mapping[str, Any]) -> Mapping[str, Any]:
+    return hostvars["localhost"].get("proxmox_vm_result") or {}
+
+
+def _machine(guest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the endpoint has. A host without a machine of this lab has none of it."""
     net = guest.get("nets", {}).get(net_key(LAB_SLOT))
-    yield str(net_from_pve(net)) if net else ""
+    return {
+        **{key: guest.get(key) for key in ("vmid", "node", "status")},
+        "link": str(net_from_pve(net)) if net else None,
+    }
 
 
-def _services(variables: Mapping[str, Any], guest: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield the version of Dask, the state of the service, the counts of impairments and captures."""
+def _services(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the version of Dask, the state of the service, the counts of impairments and captures."""
     stdout = variables.get("status_host", {}).get("stdout")
-    if not stdout:
-        stopped = guest is not None and guest.get("status") == "stopped"
-        yield from ("-" if stopped else "no answer", "-", "-")
-        return
-    state = json.loads(stdout)
-    yield state["dask"] or "none"
-    yield state.get(variables.get("dask_role"), "-")
-    yield f"{state['impaired']}, {state['captures']}"
+    state = json.loads(stdout) if stdout else {}
+    return {
+        "answers": bool(stdout),
+        "dask": state.get("dask") or None,
+        "service": state.get(variables.get("dask_role")),
+        "impaired": state.get("impaired"),
+        "captures": state.get("captures"),
+    }
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    machine = [str(row[key] or "-") for key in ("vmid", "node", "status")]
+    if row["answers"]:
+        services = [row["dask"] or "none", row["service"] or "-", f"{row['impaired']}, {row['captures']}"]
+    else:
+        services = ["-" if row["status"] == "stopped" else "no answer", "-", "-"]
+    return ROW.format(row["host"], *machine, row["link"] or "", *services)
 
 
 class FilterModule:
     """The filters by name, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"lab_status": lab_status}
+        return {"lab_status": lab_status, "lab_status_rows": lab_status_rows}

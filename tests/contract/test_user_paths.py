@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -108,6 +109,10 @@ def lines(printed: str) -> list[str]:
 def test_plan_without_an_endpoint_equals_the_plan_on_a_new_one(user: User) -> None:
     before = user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
     assert "this is the plan for a new one" in before.stderr
+    calls = json.loads(user.run("dasklab", "plan", "-i", "inventory/hosts.yml", "--json").stdout)
+    assert [f"{call['method']} {call['path']}" for call in calls] == [
+        " ".join(line.split()[:2]) for line in lines(before.stdout)
+    ]
     start = ["-m", "dasklab.machines.local_endpoint", "--lab", "dasklab", "--state", str(user.state)]
     started = user.run("python", *start, "--management", "10.77.0.1/24")
     assert started.returncode == 0, started.stderr

@@ -26,6 +26,7 @@ NAMES = {
         "lab_machines",
         "lab_processes",
         "lab_status",
+        "lab_status_rows",
         "require_lab",
     ],
     "callback": ["dasklab", "lab_lock"],

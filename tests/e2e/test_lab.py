@@ -103,6 +103,9 @@ def test_second_run_changes_nothing(bench: Bench) -> None:
 def test_status_and_doctor_report_no_problem(bench: Bench) -> None:
     output = bench.good("dasklab", "status")
     assert len(re.findall(r"^ *(client|scheduler|worker-\d) .* running ", output, re.M)) == 5, output
+    output = bench.good("dasklab", "status", "--json")  # Ansible's progress, then the rows
+    rows = json.loads(output[output.rindex("\n[\n") :])
+    assert [(row["status"], row["answers"]) for row in rows] == [("running", True)] * 5
     output = bench.good("dasklab", "doctor")
     assert "FAIL" not in output
 

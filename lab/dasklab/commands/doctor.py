@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,9 @@ INDENT = " " * 6
 
 
 @click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @inventory_option
-def doctor(inventory: Path) -> None:
+def doctor(as_json: bool, inventory: Path) -> None:
     """Check what is missing for a lab, and print how to fix it.
 
     Looks at this machine, the inventory and the Proxmox VE endpoint, and lists the experiments that the lab
@@ -33,8 +35,11 @@ def doctor(inventory: Path) -> None:
     from dasklab.machines.doctor import examine
 
     lab = open_lab(inventory)
+    if as_json:
+        sys.exit(_print_json(lab))
     problems = 0
-    _print_folders(lab)
+    for name, folder in _folders(lab).items():
+        click.echo(f"--    {name}: {folder}")
     if check := lab.optional(lab.hosts()[0], "endpoint_check"):
         problems += subprocess.run(check, check=False).returncode != 0
         run_endpoint_program(lab, "endpoint_start")
@@ -48,12 +53,31 @@ def doctor(inventory: Path) -> None:
     click.echo("\nNothing is missing. To build the lab: dasklab up (dasklab plan shows what it would do)")
 
 
-def _print_folders(lab: Inventory) -> None:
+def _print_json(lab: Inventory) -> int:
+    """Print all findings as JSON; return the exit status."""
+    from dasklab.commands.json_documents import CheckedLab, to_json
+    from dasklab.machines.doctor import examine
+    from dasklab.machines.preflight import Finding
+
+    findings = []
+    if check := lab.optional(lab.hosts()[0], "endpoint_check"):
+        done = subprocess.run(check, check=False, capture_output=True, text=True)
+        lines = tuple(line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip())
+        text = "this machine, for the local endpoint"
+        findings.append(Finding(text, not done.returncode, lines if done.returncode else ()))
+        with redirect_stdout(sys.stderr):
+            run_endpoint_program(lab, "endpoint_start")
+    findings += examine(lab)
+    folders = {name: str(folder) for name, folder in _folders(lab).items()}
+    click.echo(to_json(CheckedLab.model_validate({"folders": folders, "findings": findings})))
+    return int(not all(finding.ok for finding in findings))
+
+
+def _folders(lab: Inventory) -> dict[str, Path]:
+    """Return the folders that the lab uses."""
     state = lab.optional(lab.hosts()[0], "lab_state_dir")
     folders = {"state": state, "cache": cache(), "results": results().absolute()}
-    for name, folder in folders.items():
-        if folder:
-            click.echo(f"--    {name}: {folder}")
+    return {name: Path(folder) for name, folder in folders.items() if folder}
 
 
 def _print(finding: Finding) -> None:

@@ -174,12 +174,75 @@ class HostRow(Output):
     nics: list[NicRow]
 
 
+class StatusRow(Output):
+    """A host of `dasklab status`; null is what nobody knows."""
+
+    host: str
+    vmid: int | None
+    node: str | None
+    status: str | None = Field(description="Of the machine, as the endpoint reports it.")
+    link: str | None = Field(description="The lab NIC.")
+    answers: bool = Field(description="Whether the host answered.")
+    dask: str | None = Field(description="The version that is installed.")
+    service: str | None = Field(description="The state of the scheduler's or the worker's service.")
+    impaired: int | None = Field(description="Number of queues that delay, drop or limit.")
+    captures: int | None = Field(description="Number of captures that run.")
+
+
+class CallRow(Output):
+    """An API call that `dasklab up` would make."""
+
+    method: str
+    path: str
+    params: dict[str, str | int]
+    why: str
+
+
+class FindingRow(Output):
+    """A check of `dasklab doctor`."""
+
+    text: str
+    ok: bool
+    fix: list[str] = Field(description="Lines that say how to fix it.")
+
+
+class CheckedLab(Output):
+    """The output of `dasklab doctor`."""
+
+    folders: dict[str, str]
+    findings: list[FindingRow]
+
+
+class ReproducedRow(Output):
+    """A property of a trial in both runs."""
+
+    trial: str
+    what: str
+    old: str
+    new: str
+    same: bool
+
+
+class Reproduced(Output):
+    """The output of `dasklab reproduce`."""
+
+    old: str
+    new: str
+    cell: str
+    rows: list[ReproducedRow]
+    verdicts: list[str] = Field(description="Sentences: is the difference larger than chance?")
+
+
 OUTPUTS: dict[str, Any] = {
     "results": list[RunRow],
     "results show": ShownRun,
     "results compare": list[CellChangeOutput],
     "history": list[StepRow],
     "inspect": list[HostRow],
+    "status": list[StatusRow],
+    "plan": list[CallRow],
+    "doctor": CheckedLab,
+    "reproduce": Reproduced,
 }
 """Command -> what it prints."""
 

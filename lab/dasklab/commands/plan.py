@@ -10,21 +10,34 @@ from typing import Any
 import click
 
 from dasklab.commands.options import inventory_option
-from dasklab.commands.playbooks import play
+from dasklab.commands.playbooks import answer, play
 from dasklab.machines import presence
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.variables import open_lab
 
 
 @click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @inventory_option
-def plan(inventory: Path) -> None:
+def plan(as_json: bool, inventory: Path) -> None:
     """Print the API calls that `dasklab up` would make."""
-    print_plan(open_lab(inventory))
+    lab = open_lab(inventory)
+    if not as_json:
+        print_plan(lab)
+        return
+    from dasklab.commands.json_documents import CallRow, to_json
+
+    calls = answer("provision.yml", lab, "plan_file", _options(lab))
+    click.echo(to_json([CallRow.model_validate(call) for call in calls]))
 
 
 def print_plan(lab: Inventory) -> None:
-    """Print the plan. A local endpoint that was never started stays stopped: it has no machines yet."""
+    """Print the plan."""
+    play("provision.yml", lab, _options(lab))
+
+
+def _options(lab: Inventory) -> list[str]:
+    """Return the options. A local endpoint that was never started stays stopped: it has no machines yet."""
     options = ["--check", "--diff", "--tags", "key,machines"]
     if presence.never_started(lab):
         click.echo("The local endpoint has never been started: this is the plan for a new one.", err=True)
@@ -33,7 +46,7 @@ def print_plan(lab: Inventory) -> None:
         options += ["-e", json.dumps({**facts, "proxmox_vm_fresh": True})]
     else:
         presence.require_endpoint(lab)
-    play("provision.yml", lab, options)
+    return options
 
 
 def _placeholder_facts(lab: Inventory) -> dict[str, Any]:

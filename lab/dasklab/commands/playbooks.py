@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
 
 from dasklab.errors import LabError
 from dasklab.machines import ssh
@@ -15,17 +19,31 @@ from dasklab.running import playbook
 UNREACHABLE = 4  # exit status of ansible-playbook when a machine does not answer
 
 
-def play(name: str, lab: Inventory, options: Sequence[str] = ()) -> None:
+def play(name: str, lab: Inventory, options: Sequence[str] = (), output: IO[str] | None = None) -> None:
     """Run ``playbooks/<name>``; exit with Ansible's status if a task failed, since Ansible has printed why.
 
     Raises:
         LabError: machines do not answer.
     """
-    status = playbook.run(name, lab.path, options=options)
+    status = playbook.run(name, lab.path, options=options, output=output)
     if status == UNREACHABLE:
         raise LabError("the machines listed above do not answer", _unreachable_hint(name, lab))
     if status:
         sys.exit(status)
+
+
+def answer(name: str, lab: Inventory, variable: str, options: Sequence[str] = ()) -> Any:
+    """Run a playbook that writes JSON to the file named by a variable, and return that JSON.
+
+    Its progress goes to standard error.
+
+    Raises:
+        LabError: machines do not answer.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "answer.json"
+        play(name, lab, [*options, "-e", f"{variable}={file}"], output=sys.stderr)
+        return json.loads(file.read_text())
 
 
 def _unreachable_hint(name: str, lab: Inventory) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,9 +30,12 @@ HEADS = ("trial", "value", "old", "new", "")
     default=None,
     help="Run in virtual time, or in the lab. By default as RUN did.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @new_results_option
 @inventory_option
-def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory: Path) -> None:
+def reproduce(
+    old: Path, cell: str, simulate: bool | None, as_json: bool, root: Path, inventory: Path
+) -> None:
     """Run a cell of a stored run again, and compare the results.
 
     The new run has the seed, settings and faults of RUN, and contains CELL, the baseline and the null trial.
@@ -52,8 +56,12 @@ def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory
         raise LabError(f"{old}: no finished trial of a cell {cell!r}; allowed: {allowed}")
     if simulate is None:
         simulate = stored.setup.simulated is not None
-    new = _simulate(old, stored, cell, root) if simulate else _measure(stored, cell, root, inventory)
-    _print_comparison(old, new, cell)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        new = _simulate(old, stored, cell, root) if simulate else _measure(stored, cell, root, inventory)
+    if as_json:
+        _print_json(old, new, cell)
+    else:
+        _print_comparison(old, new, cell)
     sys.exit(exit_status(new))
 
 
@@ -80,6 +88,16 @@ def _simulate(old: Path, stored: Campaign, cell: str, root: Path) -> Path:
     else:
         calibrated = Calibrated.from_measured(old, content, SEEDS)
     return calibrated.start(root, stored.name, content, quick=stored.quick, seed=stored.seed, only=cell)
+
+
+def _print_json(old: Path, new: Path, cell: str) -> None:
+    from dasklab.commands.json_documents import Reproduced, to_json
+    from dasklab.results.statistics import reproduction
+
+    rows = reproduction.rows(old, new, cell)
+    verdicts = list(reproduction.verdicts(old, new, cell))
+    content = {"old": str(old), "new": str(new), "cell": cell, "rows": rows, "verdicts": verdicts}
+    click.echo(to_json(Reproduced.model_validate(content)))
 
 
 def _print_comparison(old: Path, new: Path, cell: str) -> None:

@@ -7,15 +7,21 @@ from pathlib import Path
 import click
 
 from dasklab.commands.options import inventory_option
-from dasklab.commands.playbooks import play
+from dasklab.commands.playbooks import answer, play
 from dasklab.machines import presence
 from dasklab.machines.variables import open_lab
 
 
 @click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @inventory_option
-def status(inventory: Path) -> None:
+def status(as_json: bool, inventory: Path) -> None:
     """Show the state of machines, links, Dask cluster and captures."""
     lab = open_lab(inventory)
     presence.require_endpoint(lab)
-    play("status.yml", lab)
+    if not as_json:
+        play("status.yml", lab)
+        return
+    from dasklab.commands.json_documents import StatusRow, to_json
+
+    click.echo(to_json([StatusRow.model_validate(row) for row in answer("status.yml", lab, "status_file")]))

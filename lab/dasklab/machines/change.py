@@ -38,6 +38,10 @@ class Change:
     file: str = ""
     until: tuple[ExpectedRow, ...] = ()
 
+    def described(self) -> dict[str, object]:
+        """Return the call and its reason in plain types."""
+        return {"method": self.method, "path": self.path, "params": dict(self.params), "why": self.why}
+
     def __str__(self) -> str:
         params = (f"{k}={'...' if k == 'sshkeys' else v}" for k, v in self.params.items())
         return " ".join([f"{self.method} {self.path}", *params, f" # {self.why}"])

@@ -52,10 +52,14 @@ class Request:
 class ProvisionResult:
     """What was done, or would be done in check mode.
 
-    ``starting`` are machines that started so recently that they may not answer yet.
+    Attributes:
+        calls: the API calls as lines of text.
+        changes: the same calls as ``Change.described``.
+        starting: machines that started so recently that they may not answer yet.
     """
 
     calls: list[str]
+    changes: list[dict[str, Any]]
     text: str
     created: list[str]
     started: list[str]
@@ -86,8 +90,10 @@ def provision_fresh(request: Request) -> ProvisionResult:
 
 
 def _outcome(steps: list[Step], observed: Observed, lab: Lab, warnings: list[str]) -> ProvisionResult:
+    changes = [change for step in steps for chain in step.chains for change in chain]
     return ProvisionResult(
-        calls=[str(change) for step in steps for chain in step.chains for change in chain],
+        calls=[str(change) for change in changes],
+        changes=[change.described() for change in changes],
         text=render(steps),
         created=_created(steps, lab),
         started=_started(steps, lab),

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dasklab import extras
 from dasklab.errors import LabError
@@ -43,6 +43,7 @@ def run(
     extra_vars: Mapping[str, Any] | None = None,
     options: Sequence[str] = (),
     quiet: bool = False,
+    output: IO[str] | None = None,
     limit_s: float | None = None,
 ) -> int:
     """Run a playbook and return its exit status.
@@ -56,6 +57,7 @@ def run(
         extra_vars: variables that override all others.
         options: further options for ansible-playbook.
         quiet: hide Ansible's output.
+        output: where it goes instead of standard output.
         limit_s: stop Ansible after this time.
 
     Raises:
@@ -68,13 +70,17 @@ def run(
         raise extras.not_installed("ansible")
     # Ansible refuses to start in a locale that is not UTF-8, so the user's is overridden.
     environment = {**os.environ, **ansible_settings(inventory), "LC_ALL": "C.UTF-8"}
-    output = subprocess.DEVNULL if quiet else None
     # In its own process group, so that Ctrl-C reaches only us and we end Ansible without a traceback.
     group: dict[str, Any] = (
         {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
     )
     with subprocess.Popen(
-        argv, cwd=SHARE, env=environment, stdout=output, pass_fds=lock.inheritable(), **group
+        argv,
+        cwd=SHARE,
+        env=environment,
+        stdout=subprocess.DEVNULL if quiet else output,
+        pass_fds=lock.inheritable(),
+        **group,
     ) as process:
         try:
             problem = _wait(process, Watchdog(process.pid, limit_s))

@@ -47,6 +47,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             **result,
             "changed": bool(outcome.calls),
             "calls": outcome.calls,
+            "changes": outcome.changes,
             "created": outcome.created,
             "started": [] if self._task.check_mode else outcome.started,
             "starting": outcome.starting,

@@ -59,7 +59,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-calls: {description: The API calls of the plan, type: list, returned: always}
+calls: {description: The API calls of the plan as text, type: list, returned: always}
+changes: {description: "The same calls: method, path, params, why", type: list, returned: always}
 created: {description: Names of machines that were made anew, type: list, returned: always}
 started: {description: Names of machines that were started, type: list, returned: always}
 starting:

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from dasklab import cli
 from dasklab.cli import COMMANDS, main
 from dasklab.commands import playbooks, up
+from dasklab.commands.json_documents import CheckedLab
 from dasklab.machines import presence
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.proxmox import Resource
@@ -197,6 +198,9 @@ def test_the_inventory_may_precede_the_command() -> None:
     output = run("-i", str(existing), "doctor").output
     assert f"inventory {existing}: client, scheduler, worker-1, worker-2, worker-3" in output
     assert all(f"--    {name}: /" in output for name in ("state", "cache", "results"))
+    checked = CheckedLab.model_validate_json(run("-i", str(existing), "doctor", "--json").stdout)
+    assert [finding.text for finding in checked.findings][-1].startswith(f"inventory {existing}: client")
+    assert set(checked.folders) == {"state", "cache", "results"}
     both = run("-i", "nowhere.yml", "doctor", "-i", str(existing)).output
     assert f"inventory {existing}: client" in both
     refused = run("-i", str(existing), "wire", "capture.pcap")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from dasklab.commands.json_documents import StatusRow
 
 from tests import jinja_logic
 from tests.unit.roles.conftest import load
@@ -97,6 +98,13 @@ def test_status_has_a_row_per_host() -> None:
     heading, client, worker, unknown, hint = status.lab_status(
         ["client", "worker-1", "worker-2"], hostvars
     ).splitlines()
+    rows = status.lab_status_rows(["client", "worker-1", "worker-2"], hostvars)
+    checked = [StatusRow.model_validate(row) for row in rows]
+    assert [(row.vmid, row.answers, row.service, row.impaired) for row in checked] == [
+        (100, False, None, None),
+        (101, True, "active", 1),
+        (None, False, None, None),
+    ]
     assert heading.split()[:2] == ["machine", "VMID"]
     assert client.split() == ["client", "100", "pve", "stopped", "-", "-", "-"]
     assert worker.split()[:4] == ["worker-1", "101", "pve", "running"]

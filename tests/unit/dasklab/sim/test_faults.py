@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.commands import progress, target
+from dasklab.commands.json_documents import OUTPUTS
 from dasklab.commands.simulated import Calibrated
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
@@ -25,6 +26,7 @@ from dasklab.results.storage import store
 from dasklab.running import driver
 from dasklab.sim.faults import STATES
 from dasklab.sim.scenario import Scenario
+from pydantic import TypeAdapter
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
 from tests.unit.dasklab.predict.samples import CALIBRATION, TRIAL
@@ -203,6 +205,14 @@ def test_simulated_cell_is_reproduced_to_the_last_digit_or_reported_to_differ(
     )
     [line] = [line for line in output.splitlines() if f"seed {min(seeds)}" in line]
     assert line.split()[-3:] == ["d", "other", "different"]
+
+
+def test_reproduced_cell_as_json(measured: Path, simulations: Simulations, tmp_path: Path) -> None:
+    words = ["reproduce", simulate(measured), "fault=kill", "--results", tmp_path / "again", "--json"]
+    result = CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False)
+    reproduced = TypeAdapter(OUTPUTS["reproduce"]).validate_json(result.stdout)
+    assert reproduced.rows and all(row.same for row in reproduced.rows)
+    assert reproduced.new.startswith(str(tmp_path / "again"))
 
 
 def test_hang_is_reproduced(measured: Path, simulations: Simulations, tmp_path: Path) -> None:
