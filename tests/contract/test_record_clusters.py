@@ -81,6 +81,13 @@ def assert_recorded(client: Client, folder: Path) -> None:
     assert tasks[COMPLETE].notna().all(axis=None)
 
 
+@pytest.fixture(autouse=True)
+def own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep what dask-gateway and dask-jobqueue write when they are imported out of the user's home."""
+    monkeypatch.setattr("dask.config.PATH", str(tmp_path / "dask"))
+    monkeypatch.chdir(ROOT)
+
+
 # over SSH
 
 
