@@ -71,16 +71,21 @@ def _free_port(requested: int | None) -> int:
 def _tunnel(lab: Inventory, host: str, port: int) -> Iterator[subprocess.Popen[str]]:
     """Lead a port of this machine to the scheduler's dashboard.
 
-    The connection is not shared, as a shared one would keep the port open after our end.
+    The connection is not shared, as a shared one would keep the port open after our end. It ends with its
+    standard input, so it does not outlive us, however we end.
 
     Raises:
         LabError: the host does not answer, or the port is taken.
     """
-    options = ["-N", "-o", "ControlPath=none", "-o", "ExitOnForwardFailure=yes"]
+    options = ["-o", "ControlPath=none", "-o", "ExitOnForwardFailure=yes"]
     options += ["-L", f"127.0.0.1:{port}:127.0.0.1:{DASHBOARD_PORT}"]
-    argv = ssh.command(lab, host, *options)
     process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*ssh.command(lab, host, *options), "cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         deadline = time.monotonic() + START_S

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,10 +15,15 @@ from click.testing import CliRunner
 from dasklab.cli import main
 
 from tests.unit.dasklab.commands.fake_ssh import FakeSsh, host
+from tests.waiting import PATIENCE_S
 
 __all__ = ["host"]
 SERVER = f"""#!{sys.executable}
-import http.server, os, sys
+import http.server, os, sys, threading
+def end_with_stdin():
+    sys.stdin.read()
+    os._exit(0)
+threading.Thread(target=end_with_stdin, daemon=True).start()
 port = int(sys.argv[sys.argv.index("-L") + 1].split(":")[1])
 class Pages(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -60,6 +66,21 @@ def test_page_that_exists_is_named_until_ctrl_c(
     assert ("no bokeh" in notes) == (page == NO_BOKEH)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", free_port))
+
+
+def test_tunnel_does_not_outlive_a_command_that_was_killed(
+    scheduler: FakeSsh, monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    monkeypatch.setenv("PAGE", "plots")
+    argv = [sys.executable, "-m", "dasklab", "dashboard", "--no-browser", "--port", str(free_port)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline().startswith("http")
+        process.kill()
+    deadline = time.monotonic() + PATIENCE_S
+    with pytest.raises(ConnectionRefusedError):
+        while time.monotonic() < deadline:
+            socket.create_connection(("127.0.0.1", free_port)).close()
+            time.sleep(0.05)
 
 
 def test_missing_cluster_is_an_error(scheduler: FakeSsh, monkeypatch: pytest.MonkeyPatch) -> None:
