@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,10 @@ from distributed import Client
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]  # from where a worker imports this module
+# dask-gateway's own destructor asks for an event loop that has ended.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <function Gateway.__del__:pytest.PytestUnraisableExceptionWarning"
+)
 SLURM = ("slurmctld", "slurmd", "sbatch", "munged")
 COMPLETE = ["decided_s", "sent_s", "arrived_s", "ready_s", "executing_s", "start_s", "stop_s", "handled_s"]
 
@@ -44,6 +49,14 @@ def free_port() -> int:
 def listens(port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
@@ -91,20 +104,13 @@ def own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 # over SSH
 
 
-class OpenServer:
-    """An SSH server that lets everybody in who reaches this machine's loopback."""
-
-    def connection_made(self, connection: object) -> None: ...
-
-    def connection_lost(self, error: Exception | None) -> None: ...
-
-    def begin_auth(self, user: str) -> bool:
-        return False
-
-
 async def serve_ssh(port: int) -> None:
-    """Run each client's command in a shell, as sshd does."""
+    """Let everybody in who reaches this machine's loopback, and run each command in a shell, as sshd does."""
     import asyncssh
+
+    class OpenServer(asyncssh.SSHServer):
+        def begin_auth(self, username: str) -> bool:
+            return False
 
     async def run(process: Any) -> None:
         shell = await asyncio.create_subprocess_shell(
@@ -133,7 +139,7 @@ def test_a_cluster_over_ssh(tmp_path: Path) -> None:
     with running(tmp_path / "ssh.log", *server, cwd=ROOT):
         until(lambda: listens(port), "the SSH server")
         connect = {"port": port, "known_hosts": None, "username": "dask"}
-        worker = {"nthreads": 1, "no_dashboard": True}
+        worker = {"nthreads": 1}
         with (
             SSHCluster(
                 ["127.0.0.1"] * 3,
@@ -171,7 +177,7 @@ def test_a_cluster_of_dask_gateway(tmp_path: Path) -> None:
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
     with running(tmp_path / "gateway.log", str(program), "-f", str(file), env=environment, cwd=tmp_path):
-        until(lambda: listens(proxy), "dask-gateway")
+        until(lambda: answers(f"http://127.0.0.1:{proxy}/api/health"), "dask-gateway")
         with (
             gateway.Gateway(f"http://127.0.0.1:{proxy}") as entrance,
             entrance.new_cluster() as cluster,
