@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -129,6 +129,16 @@ def console(file: IO[str]) -> Console:
     from rich.console import Console
 
     return Console(file=file, width=None if file.isatty() else UNLIMITED, highlight=False)
+
+
+@contextmanager
+def working() -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what is being done; elsewhere nothing. Yields what changes the text."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    with console(sys.stderr).status("") as status:
+        yield status.update
 
 
 def duration(seconds: float) -> str:

@@ -8,6 +8,7 @@ import click
 
 from dasklab.commands.run_path import RunPath
 from dasklab.path_types import OutputFile, OutputFolder
+from dasklab.terminal import working
 
 
 @click.command()
@@ -37,10 +38,13 @@ def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None
     from dasklab.results.storage import store
 
     directories = [run for path in runs for run in store.find(path)]
-    if single_file:
-        click.echo(write_single_file(directories, single_file))
-        return
-    click.echo(write(directories, output or OutputFolder().convert(_beside(runs[0]), None, None)))
+    with working() as tell:
+        if single_file:
+            written = write_single_file(directories, single_file, tell)
+        else:
+            folder = output or OutputFolder().convert(_beside(runs[0]), None, None)
+            written = write(directories, folder, tell)
+    click.echo(written)
 
 
 def _beside(run: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,15 @@ from dasklab.results.storage import store
 STUDY = TEMPLATES.parent / "study_2019.json"
 
 
-def write(runs: list[Path], output: Path) -> Path:
+Tell = Callable[[str], None]
+"""Gets what is being done, for a reader who waits."""
+
+
+def tell_nobody(what: str) -> None:
+    """Ignore it."""
+
+
+def write(runs: list[Path], output: Path, tell: Tell = tell_nobody) -> Path:
     """Write the pages, report.md and the figures to ``output``, all or nothing; return the first page's path.
 
     Raises:
@@ -29,11 +38,11 @@ def write(runs: list[Path], output: Path) -> Path:
         OSError: the folder cannot be written.
     """
     with atomic.filled(output) as draft:
-        _write(runs, draft, output)
+        _write(runs, draft, output, tell)
     return output / "report.html"
 
 
-def write_single_file(runs: list[Path], file: Path) -> Path:
+def write_single_file(runs: list[Path], file: Path, tell: Tell = tell_nobody) -> Path:
     """Write the first page alone, without links to other files, so that it can be sent; return ``file``.
 
     Raises:
@@ -41,18 +50,18 @@ def write_single_file(runs: list[Path], file: Path) -> Path:
         OSError: the file cannot be written.
     """
     with tempfile.TemporaryDirectory() as folder:
-        _write(runs, Path(folder), None)
+        _write(runs, Path(folder), None, tell)
         atomic.write_text(file, (Path(folder) / "report.html").read_text(encoding="utf-8"))
     return file
 
 
-def _write(runs: list[Path], output: Path, page_folder: Path | None) -> None:
+def _write(runs: list[Path], output: Path, page_folder: Path | None, tell: Tell) -> None:
     study = json.loads(STUDY.read_text())
     anchors: set[str] = set()
 
     def read(run: Path) -> Section:
         anchor = anchor_of(store.read_run(run), run, anchors)
-        make = partial(section, run, study["figures"], output, page_folder, anchor)
+        make = partial(section, run, study["figures"], output, page_folder, anchor, tell)
         content = store.read_steadily(run, make)
         anchors.add(anchor)
         return content

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
@@ -142,10 +142,13 @@ def anchor_of(document: Campaign, run: Path, used: Collection[str]) -> str:
     return next(free for free in names if free not in used)
 
 
-def section(run: Path, study: Study, output: Path, page: Path | None, anchor: str) -> Section:
+def section(
+    run: Path, study: Study, output: Path, page: Path | None, anchor: str, tell: Callable[[str], None]
+) -> Section:
     """Collect the content of a run's section, and write its figures and its trials' pages to ``output``.
 
-    The trials' files are linked from the folder ``page``; without it there are no pages of trials.
+    The trials' files are linked from the folder ``page``; without it there are no pages of trials. ``tell``
+    gets what is being done.
 
     A simulated run is marked as such, and is not compared with the study, which was measured.
 
@@ -163,7 +166,10 @@ def section(run: Path, study: Study, output: Path, page: Path | None, anchor: st
     results = {metric: _in_order(answer, names) for metric in ordered if (answer := by_metric[metric])}
     words = level_words(document.experiment.get("factors", {}))
     captured = _captured(trials, study)
-    explained = dict(explain_trials(run, valid_only=page is None))
+    explained = {}
+    for trial, breakdown in explain_trials(run, valid_only=page is None):
+        explained[trial] = breakdown
+        tell(f"{document.name}: explained trial {trial.name}")
     summaries = summarise_cells(run, explained.items())
     drawings = {**_draw_answers(results, frame, document, study, words), **captured.figures}
     of_study = _of_study(results, document, study)
@@ -178,7 +184,7 @@ def section(run: Path, study: Study, output: Path, page: Path | None, anchor: st
     if page is not None:
         title, metric = document.experiment["title"], METRICS[main.metric].title if main else ""
         about = TrialContext(anchor, title, identity.heading_suffix(run), metric, _names(main, words))
-        write_trial_pages(about, rows, explained, output, page)
+        write_trial_pages(about, rows, explained, output, page, tell)
     return Section(
         anchor=anchor,
         name=document.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,16 +49,19 @@ def write_trial_pages(
     explained: Mapping[Path, Explained],
     output: Path,
     page_folder: Path,
+    tell: Callable[[str], None],
 ) -> None:
     """Write a page for each trial to ``output``/trials, with its downloads, and BokehJS once.
 
     Args:
         explained: the time breakdowns of trials, by their folders.
         page_folder: where the report will be, for links to the trials' files.
+        tell: gets what is being done.
     """
     folder = output / FOLDER
     folder.mkdir(exist_ok=True)
     for index, row in enumerate(rows):
+        tell(f"{about.title}: page {index + 1} of {len(rows)}")
         breakdown = explained.get(row.directory) or _captured(row.directory)
         timeline = _timeline(breakdown) if breakdown else None
         if timeline and not (folder / drawing.SCRIPT).exists():
