@@ -54,12 +54,12 @@ class Report(SphinxDirective):
         assert top and measured, f"{folder}: the report begins in another way than expected"
         page = Path(self.env.doc2path(self.env.docname, base=False))
         place = os.path.relpath(WRITTEN / name, page.parent)
-        pictures = sorted(path.name for path in folder.glob(f"{name}-*.svg"))
+        pictures = [path.name for path in folder.glob("*-compute_s.svg")]
         return [
             nodes.paragraph("", "", nodes.emphasis(text=top["question"])),
             nodes.paragraph(text=top["answer"]),
             nodes.paragraph(text=f"{top['certainty']} Measured {measured[1]}."),
-            *(_picture(f"{place}/{picture}", top["answer"]) for picture in pictures[:1]),
+            *(_picture(f"{place}/{picture}", top["answer"]) for picture in pictures),
             nodes.raw("", f'<p><a href="{place}/report.html">Open the report</a></p>', format="html"),
         ]
 
