@@ -213,7 +213,7 @@ class CheckedLab(Output):
     findings: list[FindingRow]
 
 
-class ReproducedRow(Output):
+class ReproducedValue(Output):
     """A property of a trial in both runs."""
 
     trial: str
@@ -229,7 +229,7 @@ class Reproduced(Output):
     old: str
     new: str
     cell: str
-    rows: list[ReproducedRow]
+    rows: list[ReproducedValue]
     verdicts: list[str] = Field(description="Sentences: is the difference larger than chance?")
 
 

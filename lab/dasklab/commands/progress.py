@@ -120,7 +120,13 @@ def execute_until(
 def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_wait) -> None:
     """Execute the pending trials with progress on the terminal. Ctrl-C prints how to continue, and exits."""
     screen = console(sys.stderr)
-    columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), Phase(), TimeLeft()]
+    columns = [
+        MofNCompleteColumn(),
+        BarColumn(24),
+        TextColumn("{task.description}"),
+        CurrentPhase(),
+        TimeLeft(),
+    ]
     screen.print(f"{run.experiment.title}: {run.experiment.question}", markup=False)
     screen.print(
         f"{counted(len(run.pending()), 'trial')}, about {duration(run.remaining_s())}."
@@ -141,7 +147,7 @@ def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_
             sys.exit(ExitStatus.INTERRUPTED)
 
 
-class Phase(ProgressColumn):
+class CurrentPhase(ProgressColumn):
     """Shows the phase of the trial in the task's field ``directory``."""
 
     max_refresh = 0.5
