@@ -46,7 +46,8 @@ def doctor(as_json: bool, inventory: Path) -> None:
     for finding in examine(lab):
         problems += not finding.ok
         _print(finding)
-    _print_experiments(lab)
+    for first, *others in _experiments(lab).values():
+        click.echo(f"\n{INDENT}".join([f"--    {first}", *others]))
     if problems:
         click.echo(f"\n{counted(problems, 'problem')}. Fix them as described above, then: dasklab doctor")
         sys.exit(1)
@@ -69,7 +70,8 @@ def _print_json(lab: Inventory) -> int:
             run_endpoint_program(lab, "endpoint_start")
     findings += examine(lab)
     folders = {name: str(folder) for name, folder in _folders(lab).items()}
-    click.echo(to_json(CheckedLab.model_validate({"folders": folders, "findings": findings})))
+    content = {"folders": folders, "findings": findings, "experiments": _experiments(lab)}
+    click.echo(to_json(CheckedLab.model_validate(content)))
     return int(not all(finding.ok for finding in findings))
 
 
@@ -87,12 +89,10 @@ def _print(finding: Finding) -> None:
         click.echo(f"{INDENT}{line}")
 
 
-def _print_experiments(lab: Inventory) -> None:
-    """Print which experiments this lab supports, for each kind of guest."""
+def _experiments(lab: Inventory) -> dict[str, list[str]]:
+    """Return lines that say which experiments this lab supports, for each kind of guest."""
     from dasklab.running.capabilities import supported_experiments
     from dasklab.running.setup import setup_of
 
     setup = setup_of(lab)
-    for kind in setup.kinds:
-        first, *others = supported_experiments(setup, kind)
-        click.echo(f"\n{INDENT}".join([f"--    {first}", *others]))
+    return {kind: supported_experiments(setup, kind) for kind in setup.kinds}

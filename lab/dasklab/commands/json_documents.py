@@ -211,6 +211,7 @@ class CheckedLab(Output):
 
     folders: dict[str, str]
     findings: list[FindingRow]
+    experiments: dict[str, list[str]] = Field(description="Kind of guest -> what the lab supports with it.")
 
 
 class ReproducedValue(Output):
