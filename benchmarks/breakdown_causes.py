@@ -105,7 +105,7 @@ def busy_loops(nodes: Cluster, place: str, number: int, pinned: bool) -> Iterato
 
 @contextmanager
 def suspended(nodes: Cluster, place: str, seconds: float) -> Iterator[None]:
-    """Suspend a process for so long, each second anew."""
+    """Let a process run for 1 s, suspend it for so many seconds, and so on."""
     end, process = threading.Event(), nodes.running[place]
 
     def alternate() -> None:

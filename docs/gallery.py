@@ -1,7 +1,7 @@
 """Show the reports of stored runs: ``{report} NAME`` on a page shows the run of docs/gallery/NAME.zip.
 
-The report itself is written anew beside the pages. The page gets what the report's first lines say: the
-question, the answer and how certain it is; then the picture and a link. To store a run:
+The report itself is written beside the pages when they are built. The page gets what the report's first
+lines say: the question, the answer and how certain it is; then the picture and a link. To store a run:
 ``dasklab results pack RUN -o docs/gallery/NAME.zip``.
 """
 
@@ -71,7 +71,7 @@ def _picture(uri: str, words: str) -> nodes.raw:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the extension."""
+    """Register the directive and what writes the reports."""
     app.connect("builder-inited", write_reports)
     app.add_directive("report", Report)
     return {"parallel_read_safe": True}

@@ -14,7 +14,7 @@ HEADINGS = ("machine", "VMID", "node", "status", "lab link", "Dask", "service", 
 
 
 def lab_status(names: Sequence[str], hostvars: Mapping[str, Any]) -> str:
-    """Return the table: its machine on the endpoint, and what ``status_host`` holds."""
+    """Return a table with a row per host: its machine on the endpoint, and what ``status_host`` holds."""
     lines = [ROW.format(*HEADINGS), *(_line(row) for row in lab_status_rows(names, hostvars))]
     if calls := _answer(hostvars).get("calls"):
         lines.append(

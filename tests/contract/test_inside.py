@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -26,16 +25,12 @@ from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.schema import TABLES
 from dasklab.results.storage import store
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).parents[2]
 PRELOAD = ROOT / "lab" / "dasklab" / "records" / "preload.py"
 WORKERS = ("worker-1", "worker-2")
 SIZE = {"size": 600, "chunk": 100}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,8 @@ import pytest
 from dasklab import records
 from distributed import Client
 
-from tests.waiting import PATIENCE_S
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]  # from where a worker imports this module
 # dask-gateway's own destructor asks for an event loop that has ended.
@@ -40,12 +40,6 @@ def inc(number: int) -> int:
     return number + 1
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 def listens(port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
@@ -57,13 +51,6 @@ def answers(url: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S:.0f} s"
-        time.sleep(0.1)
 
 
 @contextmanager
@@ -118,7 +105,10 @@ async def serve_ssh(port: int) -> None:
         )
         try:
             await process.redirect(stdout=shell.stdout, stderr=shell.stderr)
-            process.exit(await shell.wait())
+            status = await shell.wait()
+            await process.stdout.drain()  # the rest of the output, before the channel closes
+            await process.stderr.drain()
+            process.exit(status)
         finally:
             if shell.returncode is None:
                 os.killpg(shell.pid, signal.SIGKILL)
@@ -139,13 +129,13 @@ def test_a_cluster_over_ssh(tmp_path: Path) -> None:
     with running(tmp_path / "ssh.log", *server, cwd=ROOT):
         until(lambda: listens(port), "the SSH server")
         connect = {"port": port, "known_hosts": None, "username": "dask"}
-        worker = {"nthreads": 1}
+        worker = {"nthreads": 1, "host": "127.0.0.1"}
         with (
             SSHCluster(
                 ["127.0.0.1"] * 3,
                 connect_options=connect,
                 worker_options=worker,
-                scheduler_options={"port": 0, "dashboard": False},
+                scheduler_options={"port": 0, "dashboard": False, "host": "127.0.0.1"},
                 remote_python=sys.executable,
             ) as cluster,
             Client(cluster) as client,

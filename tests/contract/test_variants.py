@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,15 +16,11 @@ import pytest
 import yaml
 from jinja2 import Environment, StrictUndefined
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).parents[2]
 DASK = ROOT / "roles" / "dask"
 PATIENCE_S = 60
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Host:

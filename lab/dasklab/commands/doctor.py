@@ -62,10 +62,10 @@ def _print_json(lab: Inventory) -> int:
 
     findings = []
     if check := lab.optional(lab.hosts()[0], "endpoint_check"):
-        done = subprocess.run(check, check=False, capture_output=True, text=True)
-        lines = tuple(line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip())
+        process = subprocess.run(check, check=False, capture_output=True, text=True)
+        lines = tuple(line.strip() for line in (process.stdout + process.stderr).splitlines() if line.strip())
         text = "this machine, for the local endpoint"
-        findings.append(Finding(text, not done.returncode, lines if done.returncode else ()))
+        findings.append(Finding(text, not process.returncode, lines if process.returncode else ()))
         with redirect_stdout(sys.stderr):
             run_endpoint_program(lab, "endpoint_start")
     findings += examine(lab)

@@ -32,7 +32,7 @@ def plan(as_json: bool, inventory: Path) -> None:
 
 
 def print_plan(lab: Inventory) -> None:
-    """Print the plan."""
+    """Print the plan of an inventory, without making any of its calls."""
     play("provision.yml", lab, _options(lab))
 
 

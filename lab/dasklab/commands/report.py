@@ -40,11 +40,11 @@ def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None
     directories = [run for path in runs for run in store.find(path)]
     with working() as tell:
         if single_file:
-            written = write_single_file(directories, single_file, tell)
+            first_page = write_single_file(directories, single_file, tell)
         else:
             folder = output or OutputFolder().convert(_beside(runs[0]), None, None)
-            written = write(directories, folder, tell)
-    click.echo(written)
+            first_page = write(directories, folder, tell)
+    click.echo(first_page)
 
 
 def _beside(run: Path) -> Path:

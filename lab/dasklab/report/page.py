@@ -27,7 +27,7 @@ Tell = Callable[[str], None]
 
 
 def tell_nobody(what: str) -> None:
-    """Ignore it."""
+    """Ignore what is being done: nobody waits for it."""
 
 
 def write(runs: list[Path], output: Path, tell: Tell = tell_nobody) -> Path:

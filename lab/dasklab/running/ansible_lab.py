@@ -89,12 +89,12 @@ class AnsibleLab:
 def current_phase(directory: Path) -> str | None:
     """Return the name of the phase that a running trial is in; None if Ansible has not begun the trial."""
     try:
-        done = (directory / LOG).read_text(errors="replace").count(PHASE_DONE)
+        count = (directory / LOG).read_text(errors="replace").count(PHASE_DONE)
         phases = json.loads((directory / Orders.FILE).read_bytes())["trial"]["phases"]
     except FileNotFoundError:
         return None
     names = [phase["name"] for phase in phases]
-    return names[done] if done < len(names) else "collect"
+    return names[count] if count < len(names) else "collect"
 
 
 def _cause(log: Path) -> str | None:
