@@ -30,7 +30,6 @@ from dasklab.breakdown.causes import CPU, LATE, LINK, PLACEMENT, SCHEDULING, SLO
 from dasklab.breakdown.explain import explain
 from dasklab.breakdown.summary import Difference
 from namespace_cluster import Cluster, cluster, keep
-from wire_cluster import sh
 
 SLOW_WORKER = """
 import time
@@ -91,7 +90,7 @@ Fault = Callable[[Cluster, str], AbstractContextManager[None]]
 @contextmanager
 def busy_loops(nodes: Cluster, place: str, number: int, pinned: bool) -> Iterator[None]:
     """Compute in so many processes outside the cluster; if pinned, on the CPU of the place."""
-    cpus = os.sched_getaffinity(nodes.running[place].pid if pinned else 0)
+    cpus = os.sched_getaffinity(nodes.processes[place].pid if pinned else 0)
     loops = [subprocess.Popen([sys.executable, "-c", LOOP]) for _ in range(number)]
     for loop in loops:
         os.sched_setaffinity(loop.pid, cpus)
@@ -106,7 +105,7 @@ def busy_loops(nodes: Cluster, place: str, number: int, pinned: bool) -> Iterato
 @contextmanager
 def suspended(nodes: Cluster, place: str, seconds: float) -> Iterator[None]:
     """Let a process run for 1 s, suspend it for so many seconds, and so on."""
-    end, process = threading.Event(), nodes.running[place]
+    end, process = threading.Event(), nodes.processes[place]
 
     def alternate() -> None:
         while not end.wait(1.0):
@@ -135,14 +134,14 @@ def lossy(nodes: Cluster, place: str, per_mille: int) -> Iterator[None]:
         ),
     ]
     for rule in rules:
-        sh("ip", "netns", "exec", f"{nodes.tag}-{place}", "nft", rule)
+        nodes.run_in(place, "nft", rule)
     yield
 
 
 def pin(nodes: Cluster, place: str) -> None:
     """Give a node the last CPU, and the others the rest."""
     *rest, last = sorted(os.sched_getaffinity(0))
-    for node, process in nodes.running.items():
+    for node, process in nodes.processes.items():
         for thread in Path(f"/proc/{process.pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), {last} if node == place else rest)
 

@@ -17,11 +17,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wire_cluster import hosts, network, sh, start, stop
+import wire_cluster
+from wire_cluster import Options, stop
 
 ROOT = Path(__file__).parents[1]
 PRELOAD = ROOT / "lab" / "dasklab" / "records" / "preload.py"
@@ -33,15 +33,8 @@ QUIET = {
 }
 
 
-@dataclass
-class Cluster:
-    """The addresses and processes of a cluster's nodes."""
-
-    out: Path
-    tag: str
-    nodes: dict[str, str]
-    switch: str
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+class Cluster(wire_cluster.Cluster):
+    """A cluster whose scheduler and workers are started with preload scripts."""
 
     def workload(self, name: str, params: dict[str, Any], runs: int, warmups: int = 1) -> dict[str, Any]:
         """Run one of the lab's workloads on the client and return its answer."""
@@ -50,7 +43,7 @@ class Cluster:
         argv = ["--scheduler", f"tcp://{self.nodes['scheduler']}:8786", "--params", json.dumps(params)]
         argv += ["--runs", str(runs), "--warmups", str(warmups), "--workers", str(workers)]
         process = subprocess.run(
-            ["ip", "netns", "exec", f"{self.tag}-client", *program, *argv, "--timeout-s", "120"],
+            ["ip", "netns", "exec", self.namespace("client"), *program, *argv, "--timeout-s", "120"],
             capture_output=True,
             text=True,
             env={**os.environ, **QUIET},
@@ -61,12 +54,27 @@ class Cluster:
 
     def cap(self, node: str, mbit: float) -> None:
         """Limit what a node sends; 0 lifts the limit."""
-        qdisc = ["ip", "netns", "exec", f"{self.tag}-{node}", "tc", "qdisc"]
+        qdisc = ["tc", "qdisc"]
         if mbit:
             bucket = ["rate", f"{mbit}mbit", "burst", "32kb", "latency", "200ms"]
-            sh(*qdisc, "replace", "dev", "eth0", "root", "tbf", *bucket)
+            self.run_in(node, *qdisc, "replace", "dev", "eth0", "root", "tbf", *bucket)
         else:
-            subprocess.run([*qdisc, "del", "dev", "eth0", "root"], check=False, capture_output=True)
+            with contextlib.suppress(subprocess.CalledProcessError):  # there was none
+                self.run_in(node, *qdisc, "del", "dev", "eth0", "root")
+
+    def start_dask(self, node: str, threads: int, preloads: list[Path], settings: dict[str, str]) -> None:
+        """Start the scheduler or a worker by Dask's own command."""
+        kind, scheduler = node.partition("-")[0], self.nodes["scheduler"]
+        argv = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard"]
+        argv += ["--host", self.nodes[node]]
+        if kind == "scheduler":
+            argv += ["--port", "8786"]
+        else:
+            argv += [f"tcp://{scheduler}:8786", "--no-nanny", "--nthreads", str(threads), "--name", node]
+            argv += ["--memory-limit", "0", "--local-directory", str(self.options.out / node)]
+        for path in preloads:
+            argv += ["--preload", str(path)]
+        self.processes[node] = self.start(node, argv, f"{node}.log", **(QUIET | settings))
 
 
 @contextlib.contextmanager
@@ -85,31 +93,18 @@ def cluster(
     """
     out.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that finally runs
-    nodes, tag = hosts(workers), f"in{os.getpid()}"
-    address = f"tcp://{nodes['scheduler']}:8786"
-    with network(nodes, False, tag) as switch:
-        nodes_up = Cluster(out, tag, nodes, switch)
+    nodes = Cluster(Options(out, workers=workers), f"in{os.getpid()}")
+    with nodes.network():
+        dumper = nodes.start_tcpdump() if capture else None
         try:
-            if capture:
-                dump = ["tcpdump", "-i", "br0", "-w", str(out / "capture.pcap"), "-B", "262144", "-n"]
-                nodes_up.running["tcpdump"] = start(switch, ["nice", "-n", "-15", *dump], out / "tcpdump.log")
-                time.sleep(0.5)
-            for node in list(nodes)[1:]:
-                kind = node.partition("-")[0]
-                argv = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard", "--host"]
-                argv += [nodes[node], "--port", "8786"] if kind == "scheduler" else [nodes[node], address]
-                if kind == "worker":
-                    argv += ["--no-nanny", "--nthreads", str(threads), "--name", node, "--memory-limit", "0"]
-                    argv += ["--local-directory", str(out / node)]
-                more = [path for name in (node, kind) for path in (preloads or {}).get(name, [])]
-                for path in [*([PRELOAD] if record else []), *more]:
-                    argv += ["--preload", str(path)]
-                env = QUIET | (settings or {})
-                nodes_up.running[node] = start(f"{tag}-{node}", argv, out / f"{node}.log", **env)
-            yield nodes_up
+            for node in list(nodes.nodes)[1:]:
+                scripts = [PRELOAD] if record else []
+                for name in (node, node.partition("-")[0]):
+                    scripts += (preloads or {}).get(name, [])
+                nodes.start_dask(node, threads, scripts, settings or {})
+            yield nodes
         finally:
-            dumper = nodes_up.running.pop("tcpdump", None)
-            for process in nodes_up.running.values():
+            for process in nodes.processes.values():
                 process.kill()
                 process.wait()
             if dumper:

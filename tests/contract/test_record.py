@@ -48,6 +48,17 @@ def total(client: Client, number: int = 30) -> int:
     return int(client.submit(sum, parts, pure=False).result())
 
 
+class Counter:
+    """An actor."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def add(self, number: int) -> int:
+        self.number += number
+        return self.number
+
+
 def eventually(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
@@ -73,9 +84,8 @@ def changed(dask_worker: Worker) -> dict[str, Any]:
 
     selector = dask_worker.io_loop.asyncio_loop._selector
     return {
-        "handlers": sorted(dask_worker.handlers),
         "plugins": sorted(dask_worker.plugins),
-        "get_data": dask_worker.handlers["get_data"].__qualname__,
+        "handlers": {name: hasattr(handler, "__wrapped__") for name, handler in dask_worker.handlers.items()},
         "comm": sorted(vars(dask_worker.batched_stream.comm)),
         "select": "select" in vars(selector),
         "fetch": distributed.worker.get_data_from_worker.__qualname__,
@@ -114,6 +124,15 @@ def test_connections_that_were_open_are_recorded(client: Client, tmp_path: Path)
     summary = explain(tmp_path / "run").summary
     for cells in (summary.breakdown, summary.path, summary.bottlenecks):
         assert sum(cells.values()) == pytest.approx(summary.makespan_s, rel=1e-3)
+
+
+def test_calls_of_an_actor_are_recorded(client: Client, tmp_path: Path) -> None:
+    with dasklab.record(client, tmp_path / "run") as run:
+        actor = client.submit(Counter, actor=True, pure=False).result()
+        assert [actor.add(number).result() for number in (1, 2, 3)] == [1, 3, 6]
+    calls = records.load(tmp_path / "run")["actor_calls"]
+    assert calls.function.tolist() == ["add"] * 3
+    assert not run.failures
 
 
 def test_detaching_undoes_everything(client: Client, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import partial, wraps
 from math import isnan
 from typing import Any
 
@@ -188,8 +188,9 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         if original is None:
             return
 
-        async def handle(comm: Any, **message: Any) -> Any:
-            return await wrapper(partial(original, comm, **message), **message)
+        @wraps(original)  # Dask passes what the signature names: the connection, serializers
+        async def handle(*comm: Any, **message: Any) -> Any:
+            return await wrapper(partial(original, *comm, **message), **message)
 
         handlers[name] = handle
         self.undo.append(partial(handlers.__setitem__, name, original))
