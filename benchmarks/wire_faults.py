@@ -326,6 +326,8 @@ FAULTS = (
     Fault("zero-window", ("zero window", "blocked worker loop"), (1.5, 3.0, 6.0), during=stopped),
     Fault("delayed-acks", ("delayed ACKs",), (0.3, 0.6, 1.0), "",
           options=lambda share, _: {"env": {"WIRE_NAGLE": str(share)}}),
+    Fault("websocket", ("delayed ACKs",), ("1", "2", "3"), "",  # Dask leaves Nagle's algorithm on
+          options=lambda workers, _: {"protocol": "ws", "workers": int(workers)}),
     Fault("bufferbloat", ("bufferbloat",), (1e6, 3e6, 8e6), "",
           before=bloated, options=lambda *_: {"workload": "array:4000:500"}),
     Fault("time-outs", ("retransmission time-outs",), (1.0, 2.0, 4.0), during=outage(dropped)),
@@ -363,7 +365,7 @@ def healthy(chance: random.Random) -> dict[str, dict[str, Any]]:
         "array-mtu": {"workload": array(range(2500, 4000, 500)), "mtu": True},
         "tasks": {"workload": f"tasks:{chance.randrange(2000, 5000)}"},
         "shuffle": {"workload": f"shuffle:{frame}"}, "groupby": {"workload": f"groupby:{frame}", "mtu": True},
-        "one-worker": {"workers": 1, "threads": chance.choice((1, 2, 4))}, "websocket": {"protocol": "ws"},
+        "one-worker": {"workers": 1, "threads": chance.choice((1, 2, 4))}, "one-thread": {"threads": 1},
     }  # fmt: skip
 
 

@@ -129,10 +129,12 @@ def echo_delays(segments: Segments, lanes: Lanes) -> Samples:
     """Measure the time from the receiver's ACK to the sender's first data segment that echoes its timestamp.
 
     While a sender has data to send, this is the RTT between capture point and sender, its queue included.
+    The samples' flow is the sender's.
     """
     acks = (segments.flags & (STAMPED | ACK | SYN) == STAMPED | ACK) & (segments.length == 0)
     data = (segments.flags & STAMPED != 0) & (segments.length > 0)
-    return _between(segments, lanes.order, acks, data)
+    delays = _between(segments, lanes.order, acks, data)
+    return Samples(delays.flow ^ 1, delays.time_ns, delays.rtt_ns)
 
 
 def _by_timestamps(segments: Segments, order: Ints) -> Samples:
@@ -214,7 +216,7 @@ class Connect:
         time_ns: time of the first SYN.
         attempts: number of SYNs.
         answered: a SYN-ACK was captured.
-        refused: an RST answered the SYN.
+        refused: an RST was the first answer.
         ms: time from the SYN to the ACK of the SYN-ACK; None if ambiguous.
     """
 
@@ -238,7 +240,8 @@ def connects(segments: Segments, lanes: Lanes, copied: Flags, flows: int) -> Ite
         flow = int(segments.flow[row])
         tries, back = int(attempts[flow]), int(answered[flow])
         ms = _first_ack_ms(segments, lanes.rows(flow), row) if tries == back == 1 else None
-        refused = not back and bool((segments.flags[lanes.rows(flow ^ 1)] & RST).any())
+        answer = lanes.rows(flow ^ 1)[:1]
+        refused = not back and bool((segments.flags[answer] & RST).any())
         yield Connect(flow, int(segments.time_ns[row]), tries, bool(back), refused, ms)
 
 

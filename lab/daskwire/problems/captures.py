@@ -130,7 +130,8 @@ def _incomplete(view: View) -> Iterator[Finding]:
         share = percent(lost / stream)
         what = f"{lost:,} of {stream:,} stream bytes ({share}) were acknowledged but not captured"
         what += f"; about {missing:,} messages are missing" if missing else ""
-        yield Finding("incomplete capture", what, number=lost, is_note=lost < LOST_SHARE * stream)
+        is_note = lost < LOST_SHARE * stream
+        yield Finding("incomplete capture", what, number=lost, is_note=is_note, is_first=True)
     if cut := snaplen(capture):
         is_note = not _is_cut(view) and not cut["unframed_bytes"]
         what = (
@@ -138,7 +139,7 @@ def _incomplete(view: View) -> Iterator[Finding]:
             f" messages have no content, {cut['unframed_bytes']:,} bytes no message; tcpdump -s 0 keeps all,"
             " -s 1024 enough"
         )
-        yield Finding("incomplete capture", what, number=cut["packets"], is_note=is_note)
+        yield Finding("incomplete capture", what, number=cut["packets"], is_note=is_note, is_first=True)
     for name, what in (
         ("began_before", f"of {len(capture.conversations):,} Dask connections began before the capture"),
         ("unrecognised", "connections began before the capture and were not recognised"),
@@ -160,7 +161,8 @@ def _files(view: View) -> Iterator[Finding]:
         if file.progress.dropped:
             what = f"{file.path}: the capturing program lost {file.progress.dropped:,} packets"
             few = file.progress.dropped < LOST_SHARE * max(view.capture.packets, 1)
-            yield Finding("incomplete capture", what, number=file.progress.dropped, is_note=few)
+            number = file.progress.dropped
+            yield Finding("incomplete capture", what, number=number, is_note=few, is_first=True)
         if file.progress.disordered:
             what = (
                 f"{file.path}: {file.progress.disordered:,} packets were out of order and were sorted by time"

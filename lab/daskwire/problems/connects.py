@@ -59,14 +59,17 @@ def _kind(view: View, connect: Connect) -> str:
     if not connect.answered:
         is_open = (view.capture.segments.flags[view.rows(connect.flow)] & (SYN | ACK | RST) == ACK).any()
         return "" if is_open else UNANSWERED  # the answer took another path
-    return SLOW if connect.attempts > 1 or (connect.ms or 0.0) > SLOW_MS else ""
+    if connect.attempts > 1:
+        return UNANSWERED  # at first
+    return SLOW if (connect.ms or 0.0) > SLOW_MS else ""
 
 
 def _failed(view: View, kind: str, target: Target, group: list[Connect], success_ns: int | None) -> Finding:
     """Describe failed connects. Until the next success, or the end of the capture, nobody could connect."""
     when = hull([(connect.time_ns, view.last_ns(connect.flow)) for connect in group])
-    if kind == SLOW:
-        cost_s = sum(connect.ms or SLOW_MS * (connect.attempts - 1) for connect in group) / 1e3
+    if all(connect.answered for connect in group):
+        waits = [(connect.time_ns, _answer_ns(view, connect)) for connect in group]
+        when, cost_s = hull(waits), sum(end - begin for begin, end in waits) / 1e9
     else:
         end_ns = success_ns or min(view.end_ns, view.work.get(target.pair[0], (0, view.end_ns))[1])
         when = when[0], max(when[1], end_ns)
@@ -75,12 +78,19 @@ def _failed(view: View, kind: str, target: Target, group: list[Connect], success
     at_startup = when[0] < started_ns and success_ns is not None
     is_note = at_startup or not view.during_work(target.pair[0], when) or is_cheap(cost_s)
     attempts = sum(connect.attempts for connect in group)
+    at_first = f" for {cost_s:.1f} s" if kind == UNANSWERED and group[0].answered else ""
     what = (
-        f"connecting to {target.address} port {target.port} {VERBS[kind]}:"
+        f"connecting to {target.address} port {target.port} {VERBS[kind]}{at_first}:"
         f" {counted(len(group), 'connection')}, {counted(attempts, 'SYN')}"
     )
     flows = tuple(connect.flow for connect in group)
     return Finding(kind, what, target.pair, when, cost_s, 0.95, len(group), flows, is_note)
+
+
+def _answer_ns(view: View, connect: Connect) -> int:
+    """Return when the SYN-ACK of an answered connect passed."""
+    segments, rows = view.capture.segments, view.rows(connect.flow ^ 1)
+    return int(segments.time_ns[rows[segments.flags[rows] & (SYN | ACK) == SYN | ACK][0]])
 
 
 def _slow_handshakes(view: View) -> Iterator[Finding]:
@@ -119,7 +129,11 @@ def _resets(view: View) -> Iterator[Finding]:
         if flow // 2 not in capture.conversations:
             continue
         pair = view.pairs[flow]
-        waited_s = max(_outstanding_s(view, flow // 2, time_ns), _unreported_s(view, pair, time_ns))
+        waited_s = max(
+            _outstanding_s(view, flow // 2, time_ns),
+            _unreported_s(view, pair, time_ns),
+            _unacknowledged_s(view, flow // 2, time_ns),
+        )
         again = [t for t in openings[frozenset(pair[1:])] if time_ns < t < time_ns + RECONNECT_NS]
         until_s = (min(again) - time_ns) / 1e9 if again else 0.0
         was_needed = view.during_work(pair[0], (time_ns, time_ns)) and bool(waited_s or again)
@@ -140,6 +154,13 @@ def _unreported_s(view: View, pair: Pair, time_ns: int) -> float:
         return 0.0
     sent_ns = [sent for node in nodes for sent in view.unreported[cluster, node] if sent <= time_ns]
     return (time_ns - min(sent_ns, default=time_ns)) / 1e9
+
+
+def _unacknowledged_s(view: View, connection: int, time_ns: int) -> float:
+    """Return how long data of a reset connection had been sent again: its receiver took none."""
+    events = view.retransmissions
+    own = (events.flow >> 1 == connection) & (events.previous_ns <= time_ns) & (events.time_ns >= time_ns)
+    return float((events.time_ns[own].max(initial=time_ns) - time_ns) / 1e9)
 
 
 def _openings(view: View) -> defaultdict[frozenset[str], list[int]]:

@@ -16,6 +16,7 @@ from daskwire.problems.view import SECOND_NS, View, hull, merged, seconds
 
 WINDOW = 256 << 10  # bytes over which a rate is measured: more than a burst
 PAUSE_NS = 100_000_000  # a longer gap is a pause of the sender; 64 kB take this long at 5 Mbit/s
+SILENT = 0.5  # of a wait in a queue, at most
 FEWEST = 8  # windows, or samples
 SLOW = 1 / 3  # of the other pairs' rate
 EVEN = 2.5  # 90th percentile divided by median of a rate that a link sets: two transfers share it at times
@@ -36,7 +37,7 @@ class Rate:
         median: median of the rate over windows, bytes per second.
         high: its 90th percentile.
         bytes: payload.
-        busy_s: time without pauses.
+        busy_s: time without pauses, and without the gaps after complete messages.
     """
 
     flows: list[int]
@@ -64,8 +65,10 @@ def _rate(view: View, flows: list[int]) -> Rate | None:
     total = np.cumsum(segments.length[rows], dtype=np.int64)
     if not len(rows) or total[-1] < FEWEST * WINDOW:
         return None
-    gap = np.diff(segments.time_ns[rows], prepend=segments.time_ns[rows[0]])
-    busy_ns = np.cumsum(np.where(gap > PAUSE_NS, 0, gap))
+    time_ns = segments.time_ns[rows]
+    gap = np.diff(time_ns, prepend=time_ns[0])
+    is_idle = np.append(False, _ends_message(view, flows, time_ns)[:-1])
+    busy_ns = np.cumsum(np.where((gap > PAUSE_NS) | is_idle, 0, gap))
     starts = np.searchsorted(total, np.arange(0, total[-1] - WINDOW, WINDOW // 2))
     ends = np.searchsorted(total, total[starts] + WINDOW)
     starts, ends = starts[ends < len(total)], ends[ends < len(total)]
@@ -74,6 +77,12 @@ def _rate(view: View, flows: list[int]) -> Rate | None:
     rates = (total[ends] - total[starts]) / np.maximum(busy_ns[ends] - busy_ns[starts], 1) * 1e9
     high = float(np.percentile(rates, 90))
     return Rate(flows, float(np.median(rates)), high, int(total[-1]), float(busy_ns[-1]) / 1e9)
+
+
+def _ends_message(view: View, flows: list[int], time_ns: Ints) -> Flags:
+    """Return at which times a message of these flows was complete: its sender may have no more to send."""
+    messages = view.capture.messages
+    return np.isin(time_ns, messages.end_ns[np.isin(messages.flow, flows)])
 
 
 def _slow_links(view: View) -> Iterator[Finding]:
@@ -131,13 +140,17 @@ def _mbit(bytes_per_s: float) -> str:
 
 def _bufferbloat(view: View, samples: Samples, side: str) -> Iterator[Finding]:
     """Yield pairs whose packets wait in a queue while data flows."""
-    for pair, flows in view.by_pair(np.unique(samples.flow).tolist()).items():
+    for pair, flows in view.flows_of.items():
         index = np.flatnonzero(np.isin(samples.flow, flows))
+        if not len(index):
+            continue
         base_ns = float(samples.rtt_ns[index].min())
         index = index[(samples.rtt_ns[index] > base_ns + QUEUE_NS) & ~_looks_delayed(samples.rtt_ns[index])]
         index = index[_bytes_in_flight(view, samples, index, flows) > LOAD]
+        if side == "before":
+            index = index[_is_queued(view, samples, index, flows)]
         waits = [(int(samples.time_ns[i] - samples.rtt_ns[i]), int(samples.time_ns[i])) for i in index]
-        if len(waits) < FEWEST or not view.during_work(pair[0], hull(waits)):
+        if len(waits) < FEWEST or not view.while_running(pair[0], hull(waits)):
             continue
         cost_s = _waiting_s(view, flows, waits, samples.rtt_ns[index] - int(base_ns))
         median_ms, high_ms = (float(np.percentile(samples.rtt_ns[index], q)) / 1e6 for q in (50, 95))
@@ -154,6 +167,24 @@ def _bytes_in_flight(view: View, samples: Samples, index: Ints, flows: list[int]
     total = np.append(0, np.cumsum(segments.length[rows], dtype=np.int64))
     begin = np.searchsorted(segments.time_ns[rows], samples.time_ns[index] - samples.rtt_ns[index])
     return np.asarray(total[np.searchsorted(segments.time_ns[rows], samples.time_ns[index])] - total[begin])
+
+
+def _is_queued(view: View, samples: Samples, index: Ints, flows: list[int]) -> Flags:
+    """Return which delays of a sender's echo are those of its queue.
+
+    Meanwhile the link sends what is in front of it, so the flows are never silent for long; else the sender
+    paused. And the peer sends no data: after data that is not acknowledged yet, a timestamp is not echoed
+    (RFC 7323, 4.3).
+    """
+    sent_ns = view.capture.segments.time_ns[view.data_rows(flows)]
+    peer_ns = view.capture.segments.time_ns[view.data_rows([flow ^ 1 for flow in flows])]
+    queued = []
+    for end, wait in zip(samples.time_ns[index].tolist(), samples.rtt_ns[index].tolist(), strict=True):
+        inside = sent_ns[np.searchsorted(sent_ns, end - wait) : np.searchsorted(sent_ns, end)]
+        silence = np.diff(inside, prepend=end - wait, append=end).max()
+        peer = np.diff(np.searchsorted(peer_ns, [end - wait - PAUSE_NS, end]))
+        queued.append(silence <= SILENT * wait and not peer)
+    return np.array(queued, bool)
 
 
 def _looks_delayed(rtt_ns: Ints) -> Flags:
@@ -175,26 +206,29 @@ def _waiting_s(view: View, flows: list[int], waits: list[Interval], delay_ns: In
 
 
 def _delayed_acks(view: View) -> Iterator[Finding]:
-    """Yield pairs whose sender waits for delayed ACKs: its next segment follows such an ACK at once."""
+    """Yield senders that wait for delayed ACKs: their next segment follows such an ACK at once."""
     samples = view.rtts
     late = np.flatnonzero(_looks_delayed(samples.rtt_ns))
-    groups: defaultdict[Pair, list[tuple[Interval, int]]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[tuple[Interval, int]]] = defaultdict(list)
     for flow in np.unique(samples.flow[late]).tolist():
         index = late[samples.flow[late] == flow]
         begin, end = samples.time_ns[index] - samples.rtt_ns[index], samples.time_ns[index]
         for wait in zip(begin.tolist(), end.tolist(), strict=True):
             if _sender_waited(view, flow, wait):
-                groups[view.pairs[flow]].append((wait, flow))
-    for pair, events in sorted(groups.items()):
+                groups[view.pairs[flow][:2]].append((wait, flow))
+    for node, events in sorted(groups.items()):
         if len(events) < DELAYED:
             continue
         waits = [wait for wait, _ in events]
         cost_s = sum(seconds([wait]) for wait in waits)
         median_ms = float(np.median([end - begin for begin, end in waits])) / 1e6
-        what = (
-            f"{len(events)} segments were sent only after an ACK that came {median_ms:.0f} ms late (median)"
-        )
         flows = tuple(sorted({flow for _, flow in events}))
+        peers = sorted({view.pairs[flow][2] for flow in flows})
+        what = (
+            f"{len(events)} segments to {', '.join(peers)} were sent only after an ACK that came"
+            f" {median_ms:.0f} ms late (median)"
+        )
+        pair = *node, peers[0] if len(peers) == 1 else ""
         yield Finding("delayed ACKs", what, pair, hull(waits), cost_s, 0.8, len(events), flows)
 
 

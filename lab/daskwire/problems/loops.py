@@ -158,13 +158,14 @@ def _lateness(view: View, node: Node, beats: list[tuple[int, float]], sent_ns: I
     """Find the late heartbeats of a worker, and whether it was silent meanwhile."""
     cluster, worker = node
     result, first_result_ns = Lateness(), _first_result_ns(view, node)
-    for (begin, requested_ms), (end, _) in pairwise(beats):
+    last_ns = max([*sent_ns[-1:].tolist(), beats[-1][0]])  # a heartbeat that never came may be late then
+    for (begin, requested_ms), (end, _) in pairwise([*beats, (last_ns, 0.0)]):
         interval = begin, end
         if not requested_ms or begin < first_result_ns or not view.during_work(cluster, interval):
             continue
-        result.number += 1
-        limit_ms = max(LATE_RATIO * requested_ms, requested_ms + LATE_MS)
-        if (end - begin) / 1e6 < limit_ms or overlap(interval, view.stalls[worker]) > 0.5:
+        is_late = (end - begin) / 1e6 >= max(LATE_RATIO * requested_ms, requested_ms + LATE_MS)
+        result.number += is_late or interval[1] != last_ns
+        if not is_late or overlap(interval, view.stalls[worker]) > 0.5:
             continue
         inside = sent_ns[(sent_ns > begin) & (sent_ns < end)]
         pause = max(pairwise([begin, *inside.tolist(), end]), key=lambda pair: pair[1] - pair[0])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from daskwire.arrays import Ints
 from daskwire.net.segments import RST
-from daskwire.problems.finding import Finding, Interval, counted, is_cheap, percent
+from daskwire.problems.finding import Finding, Interval, counted, is_cheap, notes_if_cheap, percent
 from daskwire.problems.retransmissions import Retransmissions
 from daskwire.problems.view import (
     SECOND_NS,
@@ -40,8 +40,10 @@ def losses(view: View) -> Iterator[Finding]:
     dead = {flow: first for flow, first in silent.items() if flow not in black_holes}
     yield from _half_open(view, dead)
     rest = events.take(~np.isin(events.flow, [*black_holes, *dead]))
-    lossy = yield from _loss(view, rest)
-    yield from _time_outs(view, rest.take(~np.isin(rest.flow, sorted(lossy))))
+    losses = list(_loss(view, rest))
+    yield from notes_if_cheap(losses)
+    lossy = [flow for finding in losses for flow in finding.flows]
+    yield from _time_outs(view, rest.take(~np.isin(rest.flow, lossy)))
     yield from _reordering(view)
 
 
@@ -127,7 +129,7 @@ def _half_open(view: View, dead: Stuck) -> Iterator[Finding]:
             f" {counted(number, 'retransmission')} in vain"
         )
         cost_s = sum(seconds([wait]) for wait in waits)
-        is_note = not view.during_work(cluster, hull(waits))
+        is_note = not view.while_running(cluster, hull(waits))
         peers = {view.pairs[flow][1] for flow in group}
         pair = cluster, node, peers.pop() if len(peers) == 1 else ""
         yield Finding(
@@ -135,27 +137,25 @@ def _half_open(view: View, dead: Stuck) -> Iterator[Finding]:
         )
 
 
-def _loss(view: View, events: Retransmissions) -> Generator[Finding, None, set[int]]:
-    """Yield pairs that lose packets again and again; return their flows."""
-    late, lossy = view.late, set[int]()
+def _loss(view: View, events: Retransmissions) -> Iterator[Finding]:
+    """Yield pairs that lose packets again and again."""
+    late = view.late
     repaired = ~late.reordered
     flows = np.union1d(events.flow, late.flow[repaired]).tolist()
     for pair, group in view.by_pair(flows).items():
         behind, before = np.isin(events.flow, group), repaired & np.isin(late.flow, group)
         waits = intervals(events.previous_ns[behind], events.time_ns[behind])
         waits += intervals(late.hole_ns[before], late.time_ns[before])
-        waits = [wait for wait in waits if view.during_work(pair[0], wait)]
+        waits = [wait for wait in waits if view.while_running(pair[0], wait)]
         number, total = len(waits), view.data_segments(pair)
         episodes = len(merged(waits, SECOND_NS // 10))
         if number < max(LOSSES, LOSS_SHARE * total) or episodes < EPISODES:
             continue
-        lossy |= set(group)
         side = "behind" if behind.sum() >= before.sum() else "before"
         share = number / max(total, 1)
         what = f"{number} of {total:,} data segments ({percent(share)}) were lost, {side} the capture point"
         cost_s = sum(seconds([wait]) for wait in waits)
         yield Finding("loss", what, pair, hull(waits), cost_s, 0.9, number, tuple(group))
-    return lossy
 
 
 def _time_outs(view: View, events: Retransmissions) -> Iterator[Finding]:
@@ -171,7 +171,7 @@ def _time_outs(view: View, events: Retransmissions) -> Iterator[Finding]:
         )
         hosts[nodes.most_common(1)[0][0]] += inside
     for (cluster, node), indices in sorted(hosts.items()):
-        own = [index for index in indices if view.during_work(cluster, waits[index])]
+        own = [index for index in indices if view.while_running(cluster, waits[index])]
         if own:
             yield _outage(view, cluster, node, [flows[i] for i in own], [waits[i] for i in own])
 
@@ -212,7 +212,7 @@ def _reordering(view: View) -> Iterator[Finding]:
             f"{number} of {total:,} data segments ({percent(number / total)}) were overtaken by later ones,"
             f" by {median_ms:.2f} ms (median)"
         )
-        is_note = not view.during_work(pair[0], hull(waits))
+        is_note = not view.while_running(pair[0], hull(waits))
         yield Finding(
             "reordering", what, pair, hull(waits), seconds(waits), 0.9, number, tuple(group), is_note
         )

@@ -128,6 +128,23 @@ class View:
                 begin[cluster] = min(first.get((cluster, COMPLETE), latest), latest)
         return {cluster: (begin[cluster], end[cluster]) for cluster in begin}
 
+    @cached_property
+    def running(self) -> dict[str, Interval]:
+        """When each cluster ran: from its first op of work to its last one."""
+        messages, clusters = self.capture.messages, self.capture.clusters
+        of_ops = messages.op_message[messages.ops_named(WORK)]
+        own, time_ns = clusters[messages.flow[of_ops]], messages.time_ns[of_ops]
+        names: list[str] = np.unique(own).tolist()
+        return {name: (int(time_ns[own == name].min()), int(time_ns[own == name].max())) for name in names}
+
+    def while_running(self, cluster: str, interval: Interval) -> bool:
+        """Return whether an interval overlaps the time in which a cluster ran; for an unknown cluster always.
+
+        The network must not fail while workers still import libraries. Their event loops may.
+        """
+        begin, end = self.running.get(cluster, interval)
+        return interval[0] <= end and interval[1] >= begin
+
     def during_work(self, cluster: str, interval: Interval) -> bool:
         """Return whether an interval overlaps the work of a cluster; for an unknown cluster always."""
         begin, end = self.work.get(cluster, interval)

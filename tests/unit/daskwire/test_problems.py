@@ -112,9 +112,18 @@ class Cluster:
         return sorted((p for talk in self.talks for p in talk.packets), key=lambda p: p[0])
 
 
-@pytest.mark.parametrize("name", [name for name in GOLDEN if not name.startswith("tls")])
+@pytest.mark.parametrize("name", [name for name in GOLDEN if not name.startswith(("tls", "ws"))])
 def test_healthy_capture_has_no_problem(name: str) -> None:
     assert findings(golden_capture(name)) == []
+
+
+def test_websockets_wait_for_delayed_acks() -> None:
+    """Tornado switches TCP_NODELAY off after an upgrade, and Dask's connector leaves it so."""
+    rows = findings(golden_capture("ws-2026.8.0"))
+    assert {(row["problem"], row["source"]) for row in rows} == {
+        ("delayed ACKs", "worker-1"),
+        ("delayed ACKs", "worker-2"),
+    }
 
 
 def test_healthy_cluster_has_no_problem(read: Read) -> None:
@@ -156,7 +165,18 @@ def test_silent_worker_is_blocked_and_a_talking_one_is_late(read: Read) -> None:
             cluster.streams["w2"].time_ns = cluster.at(at_s + extra)
             cluster.streams["w2"].say(0, g3([{"op": "add-keys", "keys": ["x"]}]))
     late = only(read(cluster.packets), "late heartbeats")
-    assert (late["source"], late["number"]) == ("w2", 3) and "up to 3,000 ms" in late["what"]
+    assert (late["source"], late["number"]) == ("w2", 4) and "up to 3,000 ms" in late["what"]
+
+
+def test_a_heartbeat_that_never_comes_is_late(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work(without="w2")
+    cluster.beat("w2", 0.0)
+    for second in range(1, 9):
+        cluster.streams["w2"].time_ns = cluster.at(second)
+        cluster.streams["w2"].say(0, g3([{"op": "add-keys", "keys": ["x"]}]))
+    late = only(read(cluster.packets), "late heartbeats")
+    assert (late["source"], late["number"]) == ("w2", 1) and "up to 8,0" in late["what"]
 
 
 def test_pause_of_all_workers_is_not_a_problem(read: Read) -> None:
@@ -224,6 +244,15 @@ def test_refused_and_unanswered_connects(read: Read) -> None:
     assert refused["what"] == "connecting to 10.0.0.3 port 9999 was refused: 3 connections, 3 SYNs"
     assert refused["cost_s"] == pytest.approx(7.5, abs=0.2)  # until the end
     assert silent["what"].endswith("had no answer: 1 connection, 4 SYNs") and silent["source"] == "w1"
+
+
+def test_a_connect_that_only_a_later_syn_achieves(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    connect(cluster, 43000, 3.0, SYN | ACK, attempts=3)
+    row = only(read(cluster.packets), "unanswered connects")
+    assert row["what"].endswith("had no answer for 2.0 s: 1 connection, 3 SYNs")
+    assert row["cost_s"] == pytest.approx(2.0, abs=0.1)
 
 
 def test_connect_refused_at_start_up_is_a_note(read: Read) -> None:
@@ -420,11 +449,20 @@ def transfer(talk: Talk, size: int, change: Callable[[int], str] = lambda number
 def test_loss_has_a_direction_and_a_side(read: Read, side: str) -> None:
     cluster = Cluster()
     cluster.work()
-    talk = cluster.fetch("w1", "w2", 2.0, step_ns=2_000_000)
-    transfer(talk, 1_000_000, lambda number: f"lost {side}" if number % 97 == 50 else "")
+    talk = cluster.fetch("w1", "w2", 2.0, step_ns=10_000_000)
+    transfer(talk, 1_000_000, lambda number: f"lost {side}" if number % 12 == 6 else "")
     row = findings(read(cluster.packets))[0]
     assert (row["problem"], row["source"], row["destination"]) == ("loss", "w1", "w2")
-    assert row["number"] == 7 and f"{side} the capture point" in row["what"]
+    assert row["number"] == 57 and f"{side} the capture point" in row["what"]
+
+
+def test_loss_that_costs_little_is_a_note(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    talk = cluster.fetch("w1", "w2", 2.0, step_ns=2_000_000)
+    transfer(talk, 1_000_000, lambda number: "lost behind" if number % 97 == 50 else "")
+    capture = read(cluster.packets)
+    assert findings(capture) == [] and only(capture, "loss", "note")["number"] == 7
 
 
 def test_reordering_is_not_loss(read: Read) -> None:
@@ -468,6 +506,19 @@ def test_slow_process_is_not_a_slow_link(read: Read) -> None:
     assert "slow link" not in {row["problem"] for row in findings(read(cluster.packets))}
 
 
+def test_many_small_messages_are_not_a_slow_link(read: Read) -> None:
+    """Their sender sends each one whole, and then has no more to send for 5 ms."""
+    cluster = Cluster()
+    cluster.work()
+    for source, destination in (("w2", "w3"), ("w3", "w2"), ("w3", "w1")):
+        transfer(cluster.fetch(source, destination, 1.0, step_ns=10_000), 4_000_000)
+    talk = cluster.fetch("w1", "w2", 1.0, step_ns=10_000)
+    for _ in range(600):
+        talk.say(1, g3({"op": "x"}, bytes(5_000)), mtu=1448)
+        talk.time_ns += 5_000_000
+    assert findings(read(cluster.packets)) == []
+
+
 def queued(talk: Talk, number: int, delay_ns: int) -> None:
     """Send data segments; each is acknowledged after a delay, by its timestamp."""
     begin_ns, packets = talk.time_ns, []
@@ -492,6 +543,45 @@ def test_bufferbloat_is_a_long_rtt_under_load(read: Read) -> None:
     row = only(read(cluster.packets), "bufferbloat")
     assert (row["source"], row["destination"]) == ("w1", "w2")
     assert "the RTT is 300 ms" in row["what"] and "behind the capture point" in row["what"]
+
+
+def echoed(talk: Talk, number: int, step_ns: int, delay_ns: int) -> None:
+    """Send data segments that echo the timestamp of the ACK that passed ``delay_ns`` before them."""
+    begin_ns = talk.time_ns
+    behind = delay_ns // step_ns
+    for step in range(number):
+        talk.time_ns = begin_ns + step * step_ns
+        echo = max(step - behind, 3) + 1 if step > 3 else step
+        talk.add(1, ACK, bytes(1448) * 30, options=stamp(1000 + step, echo))
+        talk.sent[1] += 1448 * 30
+        talk.add(0, ACK, options=stamp(step + 1, 1000 + step))
+
+
+def test_a_queue_before_the_capture_point_delays_the_sender_s_echo(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    echoed(cluster.fetch("w1", "w2", 2.0), 400, 5_000_000, 300_000_000)
+    stream = cluster.open(WORKERS["w1"], 45000, (WORKERS["w2"], 3333), time_ns=cluster.at(2))
+    for number in range(20):
+        stream.time_ns = cluster.at(2.1 + number / 20)
+        stream.say(0, g3([{"op": "x"}]))
+    row = only(read(cluster.packets), "bufferbloat")
+    assert (row["source"], row["destination"]) == ("w1", "w2")
+    assert "the RTT is 300 ms" in row["what"] and "before the capture point" in row["what"]
+
+
+def test_a_sender_that_pauses_has_no_queue(read: Read) -> None:
+    """Each of its bursts echoes the ACK of the burst before it."""
+    cluster = Cluster()
+    cluster.work()
+    talk = cluster.fetch("w1", "w2", 2.0)
+    for burst in range(20):
+        for segment in range(3):
+            talk.add(1, ACK, bytes(1448) * 30, options=stamp(1000 + 10 * burst + segment, burst + 1))
+            talk.sent[1] += 1448 * 30
+        talk.add(0, ACK, options=stamp(burst + 2, 1002 + 10 * burst))
+        talk.time_ns += 300_000_000
+    assert findings(read(cluster.packets)) == []
 
 
 def test_delayed_acks_with_small_writes(read: Read) -> None:
