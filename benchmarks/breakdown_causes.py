@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dasklab.breakdown.causes import CPU, LATE, LINK, PLACEMENT, SCHEDULING, SLOW, Bottleneck
+from dasklab.breakdown.causes import CPU, LATE, LINK, OUTSIDE, PLACEMENT, SCHEDULING, SLOW, Bottleneck
 from dasklab.breakdown.explain import explain
 from dasklab.breakdown.summary import Difference
 from namespace_cluster import Cluster, cluster, keep
@@ -38,11 +38,14 @@ call = Task.__call__
 def slow(self, *args, **kwargs):
     begin = time.perf_counter()
     result = call(self, *args, **kwargs)
-    time.sleep({more} * (time.perf_counter() - begin) + {least})
+    end = {more} * (time.perf_counter() - begin) + {least}
+    {spend}
     return result
 def dask_setup(worker):
     Task.__call__ = slow
 """
+COMPUTES = "end += time.thread_time()\n    while time.thread_time() < end: pass"
+WAITS = "time.sleep(end)"
 SLOW_SCHEDULER = """
 import time
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -188,7 +191,13 @@ CASES: dict[str, Callable[[int], Case]] = {
         SLOW,
         (SLEEPS, ARRAY)[i % 2],
         f"worker-{i % 3 + 1}",
-        SLOW_WORKER.format(more=(10, 20)[i % 2], least=(0, 0.02)[i % 2]),
+        SLOW_WORKER.format(more=(2, 20)[i % 2], least=(0, 0.02)[i % 2], spend=COMPUTES),
+    ),
+    "waiting_worker": lambda i: Case(
+        OUTSIDE,
+        (SLEEPS, ARRAY)[i % 2],
+        f"worker-{i % 3 + 1}",
+        SLOW_WORKER.format(more=(10, 20)[i % 2], least=(0, 0.02)[i % 2], spend=WAITS),
     ),
     "scheduler": lambda i: Case(
         SCHEDULING,
@@ -200,7 +209,7 @@ CASES: dict[str, Callable[[int], Case]] = {
         LATE,
         (SLEEPS, MERGE)[i % 2],
         f"worker-{i % 3 + 1}",
-        HOLDS_GIL.format(power=(60_000, 90_000)[i // 2 % 2], pause=0.01),
+        HOLDS_GIL.format(power=(120_000, 180_000)[i // 2 % 2], pause=0.01),
         threads=2,
     ),
     "placement": lambda i: Case(
@@ -213,11 +222,11 @@ CASES: dict[str, Callable[[int], Case]] = {
         CPU,
         (ARRAY, MERGE)[i % 2],
         f"worker-{i % 3 + 1}",
-        fault=partial(busy_loops, number=1, pinned=True),
+        fault=partial(busy_loops, number=8, pinned=True),
         alone=True,
     ),
     "busy_node": lambda i: Case(
-        CPU, (ARRAY, MERGE)[i % 2], fault=partial(busy_loops, number=(2, 4)[i // 2 % 2], pinned=False)
+        CPU, (ARRAY, MERGE)[i % 2], fault=partial(busy_loops, number=(4, 8)[i // 2 % 2], pinned=False)
     ),
     "suspended_scheduler": lambda i: Case(
         SCHEDULING,
