@@ -318,9 +318,9 @@ def workers_join(client: Client, cluster: LocalCluster, chance: random.Random) -
     client.gather(futures)
 
 
-@situation("disk", "memory", "busy peers", memory_limit="300MB")
+@situation("disk", "memory", "busy peers", memory_limit="500MB")
 def spilling(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
-    parts = spread(client, array, [40] * 14)
+    parts = spread(client, array, [40] * 24)
     wait(parts)
     client.gather(client.map(lambda part: float(part[0]), parts, pure=False))
 

@@ -3,8 +3,8 @@
 Usually a task waits for the end of its trigger, or for the task that keeps its thread. Where the walk
 reaches the arrival of a graph, it goes on through the client: the graph was prepared, sent and built, the
 user's code ran, and before that the client learnt of a result; the task that made that result comes before.
-Where a task was chosen for another reason (work stealing, a shuffle), the last of the tasks that it needs
-comes before.
+Where a task was chosen for another reason (work stealing, a shuffle, a worker that joined), the last of the
+tasks that it needs comes before, or the last one that had ended.
 """
 
 from __future__ import annotations
@@ -130,6 +130,9 @@ def _predecessors(run: Run) -> Predecessors:
     is_direct = by_thread | (origin.trigger != NONE)
     need, needed = _last_need(run)
     graph, arrival, source, learnt = _graphs_before(run, origin.begin)
+    other, ended = _handled_before(run, origin.begin)
+    by_other = (graph != NONE) & (ended > _first_decision(origin.begin, graph))
+    need, needed = np.where(by_other, other, need), np.where(by_other, ended, needed)
     by_graph = (graph != NONE) & ~(needed > arrival)
     return Predecessors(
         begin=np.where(by_thread, freed, origin.begin),
@@ -140,6 +143,17 @@ def _predecessors(run: Run) -> Predecessors:
         resume=np.where(by_graph, learnt, needed),
         gap=np.where(by_graph, graph, IDLE),
     )
+
+
+def _first_decision(begin: Floats, graph: Codes) -> Floats:
+    """Return for each task when the first task after the arrival of the same graph began.
+
+    The scheduler prepares a graph in one go. A task that it chose after it had handled the end of another one
+    waited for something else: for a worker that joined, for instance.
+    """
+    first = np.full(graph.max(initial=NONE) + 1, np.inf)
+    np.minimum.at(first, graph[graph != NONE], begin[graph != NONE])
+    return np.append(first, np.inf)[graph]
 
 
 def _last_need(run: Run) -> tuple[Codes, Floats]:
@@ -166,10 +180,7 @@ def _graphs_before(run: Run, time: Floats) -> tuple[Codes, Floats, Codes, Floats
     begin = np.array([graph.begin for graph in run.graphs])
     _, returned = run.calls.of_kind("sync")
     learnt = _latest(np.sort(returned), begin + CLOCK_S)
-    order = np.argsort(run.tasks.handled, kind="stable")
-    position = np.searchsorted(run.tasks.handled[order], learnt + CLOCK_S, side="right") - 1
-    source = np.where(position >= 0, order[np.maximum(position, 0)], NONE)
-    handled = np.where(source != NONE, run.tasks.handled[source], -np.inf)
+    source, handled = _handled_before(run, learnt + CLOCK_S)
     graph = np.searchsorted(arrival, time, side="right") - 1
     has = graph >= 0
     return (
@@ -178,6 +189,17 @@ def _graphs_before(run: Run, time: Floats) -> tuple[Codes, Floats, Codes, Floats
         np.where(has, source[graph], NONE),
         np.where(has, handled[graph], -np.inf),
     )
+
+
+def _handled_before(run: Run, time: Floats) -> tuple[Codes, Floats]:
+    """Return for some times the last task whose end the scheduler had handled, and when it had.
+
+    ``NONE`` and minus infinity where there is none.
+    """
+    order = np.argsort(run.tasks.handled, kind="stable")
+    position = np.searchsorted(run.tasks.handled[order], time, side="right") - 1
+    task = np.where(position >= 0, order[np.maximum(position, 0)], NONE)
+    return task, np.where(task != NONE, run.tasks.handled[task], -np.inf)
 
 
 def _latest(times: Floats, bound: Floats) -> Floats:

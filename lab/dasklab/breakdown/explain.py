@@ -138,7 +138,7 @@ def _explain_record(directory: Path) -> Explained:
     aligned = align(frames, clocks)
     (run,) = build_runs(aligned)
     computations = operations(run, complete_graphs(aligned["graphs"]), aligned["introduced"])
-    whole = cut(run, *total(computations, run))
+    whole = cut(run, *total(computations, aligned["actor_calls"], run))
     return replace(_explained(directory, frames, clocks, [whole]), operations=computations)
 
 

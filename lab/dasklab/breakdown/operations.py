@@ -111,10 +111,14 @@ def _returned(run: Run, begin: float, handled: float) -> float:
     return float(waits.min()) if len(waits) else max(begin, handled)
 
 
-def total(operations: Sequence[Operation], run: Run) -> tuple[float, float]:
-    """Return when the first operation or scatter began, and the last ended; all of the run without any."""
+def total(operations: Sequence[Operation], actor_calls: pd.DataFrame, run: Run) -> tuple[float, float]:
+    """Return when the first operation, scatter or call of an actor began, and the last ended.
+
+    All of the run without any.
+    """
     scattered = zip(*(times.tolist() for times in run.calls.of_kind("scatter")), strict=True)
-    spans = [*((operation.start, operation.stop) for operation in operations), *scattered]
+    acted = zip(actor_calls.start_s.tolist(), actor_calls.stop_s.tolist(), strict=True)
+    spans = [*((operation.start, operation.stop) for operation in operations), *scattered, *acted]
     if not spans:
         return run.start, run.stop
     return min(start for start, _ in spans), max(stop for _, stop in spans)

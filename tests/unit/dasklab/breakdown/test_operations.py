@@ -47,6 +47,10 @@ def computed(key: str, start: float, stop: float) -> Row:
     )
 
 
+def actor_calls(*spans: tuple[float, float]) -> pd.DataFrame:
+    return pd.DataFrame(spans, columns=["start_s", "stop_s"], dtype=float)
+
+
 GRAPHS = [graph(1, 1.0), graph(2, 5.0, code="df.min().compute()")]
 INTRODUCED = [{"graph": 1, "key": "a", "span": ""}, {"graph": 2, "key": "b", "span": "load/second"}]
 
@@ -68,8 +72,9 @@ def test_an_operation_lasts_from_its_graph_to_the_return_of_its_call(run: Run) -
     first, second = found(run)
     assert (first.start, first.stop, first.tasks, first.title) == (1.0, 3.5, 1, "df.sum().compute()")
     assert (second.start, second.stop, second.title) == (5.0, 8.5, "load/second")
-    assert total([first, second], run) == (1.0, 8.5)
-    assert total([], run) == (run.start, run.stop)
+    assert total([first, second], actor_calls(), run) == (1.0, 8.5)
+    assert total([first, second], actor_calls((0.5, 0.7), (8.6, 9.0)), run) == (0.5, 9.0)
+    assert total([], actor_calls(), run) == (run.start, run.stop)
 
 
 def test_graphs_of_one_line_that_follow_each_other_are_one_operation(run: Run) -> None:
@@ -125,7 +130,19 @@ def test_scattered_data_is_the_most_specific_cause() -> None:
     assert path(run) == [
         (0.0, 1.0, USER), (1.0, 1.5, RESULT), (1.5, 3.5, SCATTER), (3.5, 4.0, RESULT), (4.0, 10.0, USER)
     ]  # fmt: skip
-    assert total([], run) == (1.5, 3.5)
+    assert total([], actor_calls(), run) == (1.5, 3.5)
+
+
+def test_a_task_of_a_worker_that_joined_comes_after_what_the_others_computed() -> None:
+    """Its graph had been prepared long before: the other tasks of the graph ran meanwhile."""
+    first = computed("first", 1.6, 3.0)
+    late = computed("late", 4.0, 8.0) | {"worker": "worker-2", "thread": 2, "stimulus": "register"}
+    calls = [call("sync", 1.1, 8.0)]
+    threads = {"worker-1": 1, "worker-2": 1}
+    run = make_run([first, late], threads=threads, graphs=GRAPHS[:1], tables={"calls": calls})
+    seconds = {cause: stop - start for start, stop, cause in path(run)}
+    assert seconds[PLAN] == pytest.approx(0.3)
+    assert sum(stop - start for start, stop, cause in path(run) if cause is COMPUTE) == pytest.approx(5.4)
 
 
 def test_a_rescheduled_task_comes_after_what_it_needs() -> None:
