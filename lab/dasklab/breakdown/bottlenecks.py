@@ -1,10 +1,10 @@
 """What the critical path speaks for: what a reader would go and look at.
 
 Most causes speak for one bottleneck (``Cause.bottleneck``). Three are divided. Computing that took longer
-than the same tasks on other workers speaks for a slow worker, or for worker lag where the event loop of that
-worker was held up at the same time. Waiting for data speaks for the placement as far as another worker would
-have needed less of it. A graph on its way speaks for the link if it travelled slowly while neither the client
-nor the scheduler was busy.
+than the same tasks on other workers speaks for a slow worker; or, if the CPU time of tasks is not known, for
+worker lag where the event loop of that worker was held up at the same time. Waiting for data speaks for the
+placement as far as another worker would have needed less of it. A graph on its way speaks for the link if it
+travelled slowly while neither the client nor the scheduler was busy.
 """
 
 from __future__ import annotations
@@ -76,12 +76,15 @@ def _beyond_usual(run: Run, task: Codes) -> tuple[Floats, Floats]:
     """Return which share of tasks' time a slow worker added, and which share a busy event loop explains.
 
     While a task takes longer than usual and its worker's event loop is held up too, it is not the work that
-    is slow: something holds the interpreter.
+    is slow: something holds the interpreter. Unless it is the task: where Dask metered the CPU time of tasks,
+    what is left of computing has used a CPU (see ``refine``).
     """
     start, stop = run.tasks.start[task], run.tasks.stop[task]
     seconds = np.maximum(stop - start, 1e-9)
     beyond = np.maximum(0.0, 1 - usual_seconds(run)[task] / seconds)
     lagging = np.minimum(beyond, run.busy.within(run.tasks.worker[task], start, stop) / seconds)
+    if run.evidence.idle_share.any():
+        lagging = np.zeros(len(task))
     return beyond - lagging, lagging
 
 

@@ -53,6 +53,12 @@ def test_a_busy_event_loop_during_slow_tasks_is_worker_lag() -> None:
     assert first(tasks(3.0), 30.0, {"worker-2": [(0.0, 30.0)]}) == expected
 
 
+def test_tasks_that_use_a_cpu_hold_up_their_event_loop_themselves() -> None:
+    run = make_run(tasks(3.0), stop=30.0, busy={"worker-2": [(0.0, 30.0)]})
+    metered = replace(run, evidence=replace(run.evidence, idle_share=np.full(len(run.tasks), 0.01)))
+    assert summarise([metered]).ranked()[0] == (SLOW, "worker-2", pytest.approx(20.0, rel=0.02))
+
+
 @pytest.mark.parametrize(
     ("worker", "needs", "share"),
     [
