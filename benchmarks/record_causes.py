@@ -445,11 +445,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="*", default=list(SITUATIONS), choices=list(SITUATIONS))
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     verdicts = []
-    for seed in range(args.seeds):
+    for seed in range(args.first, args.first + args.seeds):
         for name in args.only:
             with tempfile.TemporaryDirectory() as temporary:
                 folder = (args.out or Path(temporary)) / f"{name}-{seed}"

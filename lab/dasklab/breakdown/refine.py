@@ -38,7 +38,8 @@ from dasklab.breakdown.causes import (
 from dasklab.breakdown.intervals import NO_TASK, TICK_S, Codes, Floats, Intervals, concatenate
 from dasklab.breakdown.run import Run
 
-# CPUs that a process uses or waits for while a task uses none, and uses at least: others hold the interpreter
+# while a task uses no CPU, others hold the interpreter if the rest of its process uses or waits for this many
+# CPUs, and the process uses at least so many
 BUSY_PROCESS, LEAST_WORK = 0.7, 0.2
 AT_NODES = (COMPUTE, LAG, LOOP, LOGIC, SERIALISE)  # causes whose place is one process
 Seconds = Callable[[Run, Intervals], Floats]
@@ -128,7 +129,9 @@ def _starved(run: Run, intervals: Intervals) -> Floats:
 
 def _interpreter(run: Run, intervals: Intervals) -> Floats:
     cpu, waiting, loop_waiting = _cpu(run, intervals)
-    crowded = cpu + waiting + loop_waiting > BUSY_PROCESS * intervals.seconds
+    idle = _idle(run, intervals)
+    others = cpu + waiting + loop_waiting - (intervals.seconds - idle)
+    crowded = others > BUSY_PROCESS * idle
     works = cpu > LEAST_WORK * intervals.seconds  # else it only waits for a CPU to do very little
     return np.where(crowded & works, _blocked(run, intervals), 0.0)
 
@@ -144,12 +147,16 @@ def _blocked(run: Run, intervals: Intervals) -> Floats:
 
 def _without_cpu(run: Run, intervals: Intervals) -> Floats:
     """Return for how long computing tasks used no CPU and did not wait for locks or tasks of their own."""
+    explained = sum(rule(run, intervals) for rule in (_locks, _holding, _nested))
+    return np.maximum(0.0, _idle(run, intervals) - explained)
+
+
+def _idle(run: Run, intervals: Intervals) -> Floats:
+    """Return for how long the tasks of some intervals used no CPU."""
     share = run.evidence.idle_share
     if not len(share):
         return np.zeros(len(intervals))
-    idle = np.where(intervals.task == NO_TASK, 0.0, share[intervals.task]) * intervals.seconds
-    explained = sum(rule(run, intervals) for rule in (_locks, _holding, _nested))
-    return np.maximum(0.0, idle - explained)
+    return np.where(intervals.task == NO_TASK, 0.0, share[intervals.task]) * intervals.seconds
 
 
 def _cpu(run: Run, intervals: Intervals) -> tuple[Floats, Floats, Floats]:

@@ -87,6 +87,12 @@ CASES: dict[str, tuple[Run, dict[Cause, float]]] = {
         {STARVED: 6.0},
     ),
     "the interpreter": (one_task({"metrics": IDLE, "cpu": cpu(10.0, 0.0)}), {INTERPRETER: 6.0}),
+    "something outside, though the task keeps its process busy": (
+        one_task(
+            {"metrics": [metric("thread-cpu", 6.4), metric("thread-noncpu", 1.6)], "cpu": cpu(8.0, 0.0)}
+        ),
+        {EXTERNAL: 1.6},
+    ),
     "a lock, not something outside": (
         one_task({"metrics": IDLE, "cpu": cpu(2.5, 0.0), "waits": [wait(2, 8, "Lock")]}),
         {LOCK: 6.0},
