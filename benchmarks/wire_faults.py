@@ -331,7 +331,7 @@ FAULTS = (
     Fault("bufferbloat", ("bufferbloat",), (1e6, 3e6, 8e6), "",
           before=bloated, options=lambda *_: {"workload": "array:4000:500"}),
     Fault("time-outs", ("retransmission time-outs",), (1.0, 2.0, 4.0), during=outage(dropped)),
-    Fault("refused", ("refused connects", "mid-stream reset"), (2.0, 1.0, 0.2), during=killed),
+    Fault("killed", ("lost worker", "refused connects", "mid-stream reset"), (2.0, 1.0, 0.2), during=killed),
     Fault("unanswered", ("unanswered connects",), (2.0, 4.0, 7.0), during=outage(silent),
           options=lambda *_: {"env": {"WIRE_RECONNECT": "1"}}),
     Fault("wrong-interface", ("wrong interface",), (100, 30, 8),

@@ -1,4 +1,4 @@
-"""Detect connections that fail: refused, unanswered and slow connects, mid-stream resets."""
+"""Detect connections that fail: refused, unanswered and slow connects, resets, workers that vanish."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 
 from daskwire.dask.content import MessageKind as MessageKind
 from daskwire.net.health import Connect, connects
-from daskwire.net.segments import ACK, RST, SYN
+from daskwire.net.segments import ACK, FIN, RST, SYN
 from daskwire.problems.finding import Finding, Pair, counted, is_cheap
 from daskwire.problems.view import SECOND_NS, View, hull
 
 SLOW_MS = 1000.0
 RECONNECT_NS = 30 * SECOND_NS
 ANSWERED = frozenset({"get_data", "gather", "heartbeat_worker", "identity", "who_has"})  # ops with a reply
+CLOSING = frozenset({"close", "close-stream"})  # ops that announce the end of a worker
 REFUSED, UNANSWERED, SLOW = "refused connects", "unanswered connects", "slow connects"
 VERBS = {REFUSED: "was refused", UNANSWERED: "had no answer", SLOW: "took long"}
 
@@ -34,6 +35,7 @@ def connections(view: View) -> Iterator[Finding]:
     yield from _failed_connects(view)
     yield from _slow_handshakes(view)
     yield from _resets(view)
+    yield from _lost_workers(view)
 
 
 def _failed_connects(view: View) -> Iterator[Finding]:
@@ -145,6 +147,27 @@ def _resets(view: View) -> Iterator[Finding]:
         cost_s = sum(cost for _, _, cost in resets)
         when = min(times), max(times)
         yield Finding("mid-stream reset", what, pair, when, cost_s, 0.9, len(resets), flows, not was_needed)
+
+
+def _lost_workers(view: View) -> Iterator[Finding]:
+    """Yield workers whose host closed their connection with the scheduler in the middle of the work.
+
+    A worker that closes says so before; that of a process that was killed is closed by its kernel.
+    """
+    segments, messages = view.capture.segments, view.capture.messages
+    announced = messages.flow[messages.op_message[messages.ops_named(CLOSING)]] >> 1
+    for message in messages.op_message[messages.ops_named({"register-worker"})].tolist():
+        flow = int(messages.flow[message])
+        pair, rows = view.pairs[flow], view.rows(flow)
+        ends_ns = segments.time_ns[rows[segments.flags[rows] & (FIN | RST) != 0]]
+        if not len(ends_ns) or (announced == flow >> 1).any():
+            continue
+        end_ns = int(ends_ns[0])
+        begin_ns, stop_ns = view.work.get(pair[0], (0, 0))
+        if begin_ns < end_ns < stop_ns - SECOND_NS:
+            what = "its host closed the connection with the scheduler, and the worker had not announced it"
+            cost_s = _unreported_s(view, pair, end_ns)
+            yield Finding("lost worker", what, pair, (end_ns, end_ns), cost_s, 0.8, flows=(flow,))
 
 
 def _unreported_s(view: View, pair: Pair, time_ns: int) -> float:

@@ -142,6 +142,12 @@ KINDS = {kind.name: kind for kind in (
          " followed by a new connection between the same hosts",
          "Look in the log of the process that sent the RST, and for firewalls that reject connections.",
          "tcp.flags.reset == 1", frozenset({"refused connects", "retransmission time-outs"}) | LATE, True),
+    Kind("lost worker",
+         "A worker's process ended in the middle of the work.",
+         "its host closed its connection with the scheduler more than 1 s before the end of the work, and no"
+         " message had announced it",
+         "Look in the log of the worker and its nanny, and in dmesg for: Out of memory: Killed process.",
+         "tcp.flags.fin == 1 || tcp.flags.reset == 1", frozenset({"mid-stream reset", "refused connects"})),
     Kind("zero window",
          "A process does not read what it receives, so its peers must wait.",
          f"a receive window of 0 stopped peers that had more to send for {COSTLY_S} s in all",

@@ -17,6 +17,7 @@ from daskwire.problems.view import SECOND_NS, View, hull, merged, seconds
 WINDOW = 256 << 10  # bytes over which a rate is measured: more than a burst
 PAUSE_NS = 100_000_000  # a longer gap is a pause of the sender; 64 kB take this long at 5 Mbit/s
 SILENT = 0.5  # of a wait in a queue, at most
+FASTEST = 12.5e9  # bytes per second; what one message sends at once seems to take no time
 FEWEST = 8  # windows, or samples
 SLOW = 1 / 3  # of the other pairs' rate
 EVEN = 2.5  # 90th percentile divided by median of a rate that a link sets: two transfers share it at times
@@ -74,7 +75,8 @@ def _rate(view: View, flows: list[int]) -> Rate | None:
     starts, ends = starts[ends < len(total)], ends[ends < len(total)]
     if len(starts) < FEWEST:
         return None
-    rates = (total[ends] - total[starts]) / np.maximum(busy_ns[ends] - busy_ns[starts], 1) * 1e9
+    size = total[ends] - total[starts]
+    rates = size / np.maximum((busy_ns[ends] - busy_ns[starts]) / 1e9, size / FASTEST)
     high = float(np.percentile(rates, 90))
     return Rate(flows, float(np.median(rates)), high, int(total[-1]), float(busy_ns[-1]) / 1e9)
 

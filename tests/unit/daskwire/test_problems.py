@@ -21,6 +21,7 @@ from tests import wire_reference
 from tests.unit.daskwire.build import (
     ACK,
     DATA,
+    FIN,
     GOLDEN,
     HELLO,
     PSH,
@@ -310,6 +311,24 @@ def test_reset_of_an_idle_connection_is_a_note(read: Read) -> None:
     cluster.fetch("w1", "w2", 2.0).say(1, g3({"status": "OK"})).say(0, g3("OK")).add(0, RST | ACK)
     capture = read(cluster.packets)
     assert findings(capture) == [] and only(capture, "mid-stream reset", "note")["source"] == "w2"
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_a_worker_that_vanishes_is_lost(read: Read, announced: bool) -> None:
+    """The kernel closes the connections of a process that was killed; one that closes says so."""
+    cluster = Cluster()
+    cluster.work(without="w2")
+    talk = cluster.streams["w2"]
+    talk.time_ns = cluster.at(4)
+    if announced:
+        talk.say(0, g3([{"op": "close-stream"}]))
+    talk.add(0, FIN | ACK)
+    capture = read(cluster.packets)
+    if announced:
+        assert findings(capture) == []
+    else:
+        row = only(capture, "lost worker")
+        assert (row["source"], row["destination"], row["cost_s"]) == ("w2", "scheduler", 0.0)
 
 
 def test_zero_window_costs_its_duration(read: Read) -> None:
