@@ -150,7 +150,7 @@ def _resets(view: View) -> Iterator[Finding]:
 
 
 def _lost_workers(view: View) -> Iterator[Finding]:
-    """Yield workers whose host closed their connection with the scheduler in the middle of the work.
+    """Yield workers whose host, before the scheduler's, closed their connection in the middle of the work.
 
     A worker that closes says so before; that of a process that was killed is closed by its kernel.
     """
@@ -158,11 +158,12 @@ def _lost_workers(view: View) -> Iterator[Finding]:
     announced = messages.flow[messages.op_message[messages.ops_named(CLOSING)]] >> 1
     for message in messages.op_message[messages.ops_named({"register-worker"})].tolist():
         flow = int(messages.flow[message])
-        pair, rows = view.pairs[flow], view.rows(flow)
-        ends_ns = segments.time_ns[rows[segments.flags[rows] & (FIN | RST) != 0]]
-        if not len(ends_ns) or (announced == flow >> 1).any():
+        pair = view.pairs[flow]
+        rows = np.sort(np.concatenate([view.rows(flow), view.rows(flow ^ 1)]))
+        ends = rows[segments.flags[rows] & (FIN | RST) != 0]
+        if not len(ends) or segments.flow[ends[0]] != flow or (announced == flow >> 1).any():
             continue
-        end_ns = int(ends_ns[0])
+        end_ns = int(segments.time_ns[ends[0]])
         begin_ns, stop_ns = view.work.get(pair[0], (0, 0))
         if begin_ns < end_ns < stop_ns - SECOND_NS:
             what = "its host closed the connection with the scheduler, and the worker had not announced it"

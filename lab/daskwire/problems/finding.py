@@ -53,10 +53,10 @@ def is_cheap(cost_s: float) -> bool:
     return cost_s < COSTLY_S
 
 
-def notes_if_cheap(findings: Iterable[Finding]) -> list[Finding]:
+def notes_if_cheap(findings: Iterable[Finding], costly_s: float = COSTLY_S) -> list[Finding]:
     """Make findings of one kind notes if they are cheap together."""
     findings = list(findings)
-    cheap = is_cheap(sum(finding.cost_s for finding in findings))
+    cheap = sum(finding.cost_s for finding in findings) < costly_s
     return [replace(finding, is_note=cheap) for finding in findings]
 
 

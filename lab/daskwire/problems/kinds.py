@@ -86,7 +86,7 @@ KINDS = {kind.name: kind for kind in (
     Kind("loss",
          "Packets are lost again and again in one direction.",
          "at least 5 segments in 4 separate episodes, and 0.1 % of the data segments between two hosts, and"
-         f" that cost {COSTLY_S} s in all",
+         f" their retransmission cost {COSTLY_S / 2} s in all: the sender slows down as well",
          "Check error and drop counters on the path: ip -s link, ethtool -S, tc -s qdisc.",
          "tcp.analysis.retransmission", frozenset({"retransmission time-outs"}) | LATE),
     Kind("reordering",
@@ -141,7 +141,8 @@ KINDS = {kind.name: kind for kind in (
          "an RST during the work of the cluster, with a message, a reply or a task's report outstanding, or"
          " followed by a new connection between the same hosts",
          "Look in the log of the process that sent the RST, and for firewalls that reject connections.",
-         "tcp.flags.reset == 1", frozenset({"refused connects", "retransmission time-outs"}) | LATE, True),
+         "tcp.flags.reset == 1",
+         frozenset({"refused connects", "retransmission time-outs", "half-open connection"}) | LATE, True),
     Kind("lost worker",
          "A worker's process ended in the middle of the work.",
          "its host closed its connection with the scheduler more than 1 s before the end of the work, and no"

@@ -10,6 +10,7 @@ import numpy as np
 from daskwire.arrays import Ints
 from daskwire.net.segments import RST
 from daskwire.problems.finding import Finding, Interval, counted, is_cheap, notes_if_cheap, percent
+from daskwire.problems.kinds import COSTLY_S
 from daskwire.problems.retransmissions import Retransmissions
 from daskwire.problems.view import (
     SECOND_NS,
@@ -41,7 +42,7 @@ def losses(view: View) -> Iterator[Finding]:
     yield from _half_open(view, dead)
     rest = events.take(~np.isin(events.flow, [*black_holes, *dead]))
     losses = list(_loss(view, rest))
-    yield from notes_if_cheap(losses)
+    yield from notes_if_cheap(losses, COSTLY_S / 2)
     lossy = [flow for finding in losses for flow in finding.flows]
     yield from _time_outs(view, rest.take(~np.isin(rest.flow, lossy)))
     yield from _reordering(view)

@@ -313,18 +313,23 @@ def test_reset_of_an_idle_connection_is_a_note(read: Read) -> None:
     assert findings(capture) == [] and only(capture, "mid-stream reset", "note")["source"] == "w2"
 
 
-@pytest.mark.parametrize("announced", [False, True])
-def test_a_worker_that_vanishes_is_lost(read: Read, announced: bool) -> None:
-    """The kernel closes the connections of a process that was killed; one that closes says so."""
+@pytest.mark.parametrize("before", ["", "close-stream", "reset"])
+def test_a_worker_that_vanishes_is_lost(read: Read, before: str) -> None:
+    """The kernel closes the connections of a process that was killed; one that closes says so.
+
+    A worker whose connection the other host resets closes as well, but is not lost.
+    """
     cluster = Cluster()
     cluster.work(without="w2")
     talk = cluster.streams["w2"]
     talk.time_ns = cluster.at(4)
-    if announced:
+    if before == "close-stream":
         talk.say(0, g3([{"op": "close-stream"}]))
+    elif before:
+        talk.add(1, RST | ACK)
     talk.add(0, FIN | ACK)
     capture = read(cluster.packets)
-    if announced:
+    if before:
         assert findings(capture) == []
     else:
         row = only(capture, "lost worker")
