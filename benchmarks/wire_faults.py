@@ -98,7 +98,7 @@ def shaped(rate: Callable[[Any], list[str]]) -> Inject:
 @contextlib.contextmanager
 def bloated(cluster: Target, limit: float) -> Iterator[None]:
     """Give the switch's ports to all workers a low rate and a long queue of ``limit`` bytes."""
-    bucket = ["rate", "60mbit", "burst", "64kb", "limit", str(round(limit))]
+    bucket = ["rate", "20mbit", "burst", "64kb", "limit", str(round(limit))]
     for node in cluster.nodes:
         if node.startswith("worker"):
             cluster.run_in("switch", "tc", "qdisc", "add", "dev", cluster.port(node), "root", "tbf", *bucket)
@@ -329,7 +329,7 @@ FAULTS = (
     Fault("websocket", ("delayed ACKs",), ("1", "2", "3"), "",  # Dask leaves Nagle's algorithm on
           options=lambda workers, _: {"protocol": "ws", "workers": int(workers)}),
     Fault("bufferbloat", ("bufferbloat",), (1e6, 3e6, 8e6), "",
-          before=bloated, options=lambda *_: {"workload": "array:4000:1000"}),
+          before=bloated),
     Fault("time-outs", ("retransmission time-outs",), (1.0, 2.0, 4.0), during=outage(dropped)),
     Fault("killed", ("lost worker", "refused connects", "mid-stream reset"), (2.0, 1.0, 0.2), during=killed),
     Fault("unanswered", ("unanswered connects",), (2.0, 4.0, 7.0), during=outage(silent),

@@ -4,7 +4,7 @@ Usually a task waits for the end of its trigger, or for the task that keeps its 
 reaches the arrival of a graph, it goes on through the client: the graph was prepared, sent and built, the
 user's code ran, and before that the client learnt of a result; the task that made that result comes before.
 Where a task was chosen for another reason (work stealing, a shuffle, a worker that joined), the last of the
-tasks that it needs comes before, or the last one that had ended.
+tasks that it needs comes before; if it needs none, the last one that had ended.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _predecessors(run: Run) -> Predecessors:
     need, needed = _last_need(run)
     graph, arrival, source, learnt = _graphs_before(run, origin.begin)
     other, ended = _handled_before(run, origin.begin)
-    by_other = (graph != NONE) & (ended > _first_decision(origin.begin, graph))
+    by_other = (need == NONE) & (graph != NONE) & (ended > _first_decision(origin.begin, graph))
     need, needed = np.where(by_other, other, need), np.where(by_other, ended, needed)
     by_graph = (graph != NONE) & ~(needed > arrival)
     return Predecessors(
