@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskwire.dask.content import MessageKind as MessageKind
+from daskwire.dask.content import MessageKind
 from daskwire.net.health import Connect, connects
 from daskwire.net.segments import ACK, FIN, RST, SYN
 from daskwire.problems.finding import Finding, Pair, counted, is_cheap
@@ -69,7 +69,8 @@ def _kind(view: View, connect: Connect) -> str:
 def _failed(view: View, kind: str, target: Target, group: list[Connect], success_ns: int | None) -> Finding:
     """Describe failed connects. Until the next success, or the end of the capture, nobody could connect."""
     when = hull([(connect.time_ns, view.last_ns(connect.flow)) for connect in group])
-    if all(connect.answered for connect in group):
+    is_answered = all(connect.answered for connect in group)
+    if is_answered:
         waits = [(connect.time_ns, _answer_ns(view, connect)) for connect in group]
         when, cost_s = hull(waits), sum(end - begin for begin, end in waits) / 1e9
     else:
@@ -80,9 +81,9 @@ def _failed(view: View, kind: str, target: Target, group: list[Connect], success
     at_startup = when[0] < started_ns and success_ns is not None
     is_note = at_startup or not view.during_work(target.pair[0], when) or is_cheap(cost_s)
     attempts = sum(connect.attempts for connect in group)
-    at_first = f" for {cost_s:.1f} s" if kind == UNANSWERED and group[0].answered else ""
+    how_long = f" for {cost_s:.1f} s" if kind == UNANSWERED and is_answered else ""
     what = (
-        f"connecting to {target.address} port {target.port} {VERBS[kind]}{at_first}:"
+        f"connecting to {target.address} port {target.port} {VERBS[kind]}{how_long}:"
         f" {counted(len(group), 'connection')}, {counted(attempts, 'SYN')}"
     )
     flows = tuple(connect.flow for connect in group)
@@ -90,7 +91,9 @@ def _failed(view: View, kind: str, target: Target, group: list[Connect], success
 
 
 def _answer_ns(view: View, connect: Connect) -> int:
-    """Return when the SYN-ACK of an answered connect passed."""
+    """Return when an answered connect was complete; if that is ambiguous, when its SYN-ACK passed."""
+    if connect.ms is not None:
+        return connect.time_ns + round(connect.ms * 1e6)
     segments, rows = view.capture.segments, view.rows(connect.flow ^ 1)
     return int(segments.time_ns[rows[segments.flags[rows] & (SYN | ACK) == SYN | ACK][0]])
 
