@@ -126,9 +126,9 @@ def _slow_link(
     rtt = f"; RTT from {float(np.nanmin(trips)):.2f} ms" if np.isfinite(trips).any() else ""
     direction_text = {EITHER: "", SENDING: "from it ", RECEIVING: "to it "}[direction]
     what = (
-        f"bulk data {direction_text}flows evenly at {_mbit(np.median([rate.median for rate in own]))}"
+        f"bulk data {direction_text}flows evenly at {_bit_rate(np.median([rate.median for rate in own]))}"
         f" ({sum(rate.bytes for rate in own) / 1e6:,.0f} MB in {sum(rate.busy_s for rate in own):.1f} s);"
-        f" other pairs reach {_mbit(reference)}{rtt}"
+        f" other pairs reach {_bit_rate(reference)}{rtt}"
     )
     cost_s = sum(max(rate.busy_s - rate.bytes / reference, 0.0) for rate in own)
     return Finding(
@@ -136,8 +136,9 @@ def _slow_link(
     )
 
 
-def _mbit(bytes_per_s: float) -> str:
-    return f"{float(bytes_per_s) * 8 / 1e6:,.0f} Mbit/s"
+def _bit_rate(bytes_per_s: float) -> str:
+    mbit = float(bytes_per_s) * 8 / 1e6
+    return f"{mbit:,.0f} Mbit/s" if mbit < 1000 else f"{mbit / 1000:,.1f} Gbit/s"
 
 
 def _bufferbloat(view: View, samples: Samples, side: str) -> Iterator[Finding]:

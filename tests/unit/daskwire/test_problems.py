@@ -514,7 +514,7 @@ def test_slow_link_of_a_host(read: Read) -> None:
         transfer(cluster.fetch(source, destination, 1.0, step_ns=step_ns), 4_000_000)
     row = only(read(cluster.packets), "slow link")
     assert (row["source"], row["destination"], row["number"]) == ("w1", "", 2)
-    assert "evenly at 12 Mbit/s" in row["what"] and "other pairs reach 1,158 Mbit/s" in row["what"]
+    assert "evenly at 12 Mbit/s" in row["what"] and "other pairs reach 1.2 Gbit/s" in row["what"]
     assert row["cost_s"] == pytest.approx(5.5, abs=0.3)
 
 
