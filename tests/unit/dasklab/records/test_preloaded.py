@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import socket
+import sys
 import threading
 import time
 from selectors import EVENT_READ, SelectorKey
@@ -167,6 +168,7 @@ def test_a_loop_is_busy_between_waits_and_when_a_wait_takes_too_long(monkeypatch
 
 def test_a_loop_was_busy_since_data_came_that_it_was_kept_from_taking() -> None:
     """Another thread holds the interpreter while data comes: the kernel knows since when it lies there."""
+    interval = sys.getswitchinterval()
     libc = ctypes.PyDLL(None)  # calls into it do not let go of the interpreter
     listening = socket.create_server(("127.0.0.1", 0))
     far = socket.create_connection(listening.getsockname())
@@ -188,12 +190,17 @@ def test_a_loop_was_busy_since_data_came_that_it_was_kept_from_taking() -> None:
     waiting.wait(PATIENCE_S)
     time.sleep(0.05)  # it waits for data now
     held = time.time()
-    libc.send(far.fileno(), b"x", 1, 0)
-    libc.usleep(100_000)
+    sys.setswitchinterval(10)  # the loop cannot take the interpreter between the two calls
+    try:
+        libc.send(far.fileno(), b"x", 1, 0)
+        sent = time.time()
+        libc.usleep(100_000)
+    finally:
+        sys.setswitchinterval(interval)
     thread.join(10)
     far.close()
     listening.close()
-    assert any(start < held + 0.05 and stop > held + 0.1 for start, stop in spells)
+    assert any(start < sent + 0.05 and stop > sent + 0.1 for start, stop in spells)
     assert all(stop - start < 0.1 or start > held - 0.01 for start, stop in spells)
 
 
