@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dasklab.model.metric import METRICS
 from dasklab.report import sentences
-from dasklab.report.levels import Words, apart
+from dasklab.report.levels import Words, cell_label
 from dasklab.report.notes import InvalidTrials
 from dasklab.results.statistics import reasons
 from dasklab.results.statistics.answer import Answer, Cell
@@ -62,7 +62,7 @@ def _bar(answer: Answer, cell: Cell, longest: float, words: Words) -> Bar:
         return None if math.isnan(value) else 100 * min(longest, max(0.0, value)) / longest
 
     return Bar(
-        label=apart(cell, answer.cells[0], words) or "baseline",
+        label=cell_label(answer, cell, words),
         value=metric.quantity(cell.median.value),
         change=_change(answer, cell),
         baseline=cell.baseline,
@@ -117,10 +117,7 @@ def certainty(answer: Answer | None, number: int, simulated: str | None) -> tupl
     if math.isnan(answer.noise_floor):
         return "Not certain", why
     floor = sentences.middle_noise_floor(answer)
-    return (
-        "No difference shown",
-        f"Differences above {floor} would have been shown; less could be chance. {why}",
-    )
+    return f"Certain above {floor}", f"A larger difference would have been shown. {why}"
 
 
 def _null_trial(answer: Answer) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from dasklab.model.experiment import Factor
 from dasklab.model.impairments import IMPAIRMENTS, UNITS
 from dasklab.model.number_format import format_quantity
-from dasklab.results.statistics.answer import Cell
+from dasklab.results.statistics.answer import Answer, Cell
 
 PLACES = {
     "cluster": "every link",
@@ -40,13 +40,30 @@ def level_words(factors: Mapping[str, Any]) -> Words:
     }
 
 
-def apart(cell: Cell, base: Cell, words: Words) -> str:
-    """Return what sets a cell apart: ``200 ms of delay on worker-1's link and bridge flooding``."""
-    parts = []
-    for factor, level in cell.factors.items():
-        if level != base.factors[factor]:
-            parts.append(words.get(factor, {}).get(str(level)) or _by_name(factor, level))
-    return " and ".join(parts)
+def cell_label(answer: Answer, cell: Cell, words: Words) -> str:
+    """Return what sets a cell apart: ``200 ms of delay on worker-1's link and bridge flooding``.
+
+    What it computes, and by which engine, is named if the experiment varies it: ``dask 2025.4.1, arrays``,
+    ``baseline (dask 2026.8.0), arrays``.
+    """
+    base = answer.cells[0].factors
+    parts = [
+        words.get(factor, {}).get(str(level)) or _by_name(factor, level)
+        for factor, level in cell.factors.items()
+        if level != base[factor] and factor not in answer.kinds
+    ]
+    kinds = [level_name(factor, cell.factors[factor]) for factor in answer.kinds]
+    return ", ".join([" and ".join(parts) or _baseline(answer, words), *kinds])
+
+
+def _baseline(answer: Answer, words: Words) -> str:
+    """Return the name of a baseline, with the levels whose name says more than that nothing was changed."""
+    names = [
+        _by_name(factor, level)
+        for factor, level in answer.cells[0].factors.items()
+        if not words.get(factor) and factor not in answer.kinds and factor.rpartition("_")[2] not in UNITS
+    ]
+    return f"baseline ({', '.join(names)})" if names else "baseline"
 
 
 def level_name(factor: str, level: object) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from dasklab import atomic
 from dasklab.model.metric import METRICS
 from dasklab.report import sentences, study_page
-from dasklab.report.levels import apart
+from dasklab.report.levels import cell_label
 from dasklab.report.rendering import TEMPLATES, render
 from dasklab.report.section import Section, anchor_of, section
 from dasklab.report.side_by_side import side_by_side
@@ -78,7 +78,7 @@ def _write(runs: list[Path], output: Path, page_folder: Path | None, tell: Tell)
         "metrics": METRICS,
         "contrasts": sentences.contrasts,
         "not_shown": reasons.not_shown,
-        "apart": apart,
+        "cell_label": cell_label,
     }
     if page_folder is not None:
         content["study_page"] = study_page.write(content, output)

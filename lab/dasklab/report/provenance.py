@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from dasklab.model.experiment import Factor
 from dasklab.model.files import Attempt, Campaign, Hosts
 from dasklab.terminal import counted
 
@@ -30,7 +31,7 @@ def provenance(
     if accelerator := identity.get("accelerator"):
         yield "Accelerator", ACCELERATORS.get(accelerator, accelerator)
     yield "Versions", _versions(hosts, identity)
-    yield "Workload", _workload(document.experiment.get("workload") or {})
+    yield "Workload", workloads(document.experiment)
 
 
 def _dates(attempts: Sequence[Attempt]) -> str:
@@ -64,6 +65,14 @@ def _versions(hosts: Hosts | None, identity: Mapping[str, Any]) -> str:
     ]
     kernels = sorted({facts.kernel for facts in hosts.hosts.values()}) if hosts else []
     return ", ".join([*packages, *(f"kernel {kernel}" for kernel in kernels)]) or "unknown"
+
+
+def workloads(experiment: Mapping[str, Any]) -> str:
+    """Describe what was computed: the experiment's workload, or those of its factors' levels."""
+    factors = [Factor.model_validate(factor) for factor in experiment.get("factors", {}).values()]
+    levels = [settings for factor in factors for settings in factor.overrides().values()]
+    varied = [settings["workload"] for settings in levels if settings.get("workload")]
+    return "; ".join(map(_workload, varied or [experiment.get("workload") or {}]))
 
 
 def _workload(workload: Mapping[str, Any]) -> str:

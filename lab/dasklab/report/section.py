@@ -26,7 +26,7 @@ from dasklab.plotting import mark, save
 from dasklab.report import captures, figures, sentences
 from dasklab.report.captures.content import Content, TextTable
 from dasklab.report.first_screen import Bars, bars, certainty, further_answers, invalid_sentence
-from dasklab.report.levels import Words, apart, level_words
+from dasklab.report.levels import Words, cell_label, level_words
 from dasklab.report.notes import InvalidTrials, damaged_trials, invalid_trials, notes
 from dasklab.report.provenance import Fact, provenance
 from dasklab.report.time_parts import TimeTable, time_table
@@ -273,7 +273,7 @@ def _names(main: Answer | None, words: Words) -> dict[str, str]:
     """Name cells as the picture of the first screen does."""
     if main is None:
         return {}
-    return {cell.name: apart(cell, main.cells[0], words) or "baseline" for cell in main.cells}
+    return {cell.name: cell_label(main, cell, words) for cell in main.cells}
 
 
 def _breakdown(summaries: Mapping[str, Summary]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from dasklab.model.impairments import UNITS
 from dasklab.model.metric import METRICS
 from dasklab.model.number_format import format_number
-from dasklab.report.levels import Words, apart, level_name
+from dasklab.report.levels import Words, cell_label, level_name
 from dasklab.results.statistics import reasons
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.interval import Interval, format_interval
@@ -74,8 +74,8 @@ def sentence(answer: Answer | None, words: Words) -> str:
     if len(different) <= MOST_LISTED:
         own = answer.baseline(different[0])  # seconds of two workloads or engines are not put side by side
         alike = [cell for cell in different[1:] if answer.baseline(cell) is own]
-        text += "".join(f"; {apart(cell, base, words)}: {_change(answer, cell)}" for cell in alike)
-    hidden = [apart(cell, base, words) for cell in compared if not cell.is_shown]
+        text += "".join(f"; {cell_label(answer, cell, words)}: {_change(answer, cell)}" for cell in alike)
+    hidden = [cell_label(answer, cell, words) for cell in compared if not cell.is_shown]
     return text + (f"; no difference shown: {', '.join(hidden)}." if hidden else ".")
 
 
@@ -86,7 +86,7 @@ def _size(cell: Cell) -> float:
 def _without_intervals(answer: Answer, cell: Cell, words: Words) -> str:
     metric, own = METRICS[answer.metric], answer.baseline(cell)
     return (
-        f"{_capital(apart(cell, answer.cells[0], words))}: the {metric.title} was"
+        f"{_capital(cell_label(answer, cell, words))}: the {metric.title} was"
         f" {metric.quantity(cell.median.value)} instead of {metric.quantity(own.median.value)}, without"
         f" intervals: {reasons.blocks_are(answer.blocks)} too few to distinguish differences from noise."
     )
@@ -94,7 +94,7 @@ def _without_intervals(answer: Answer, cell: Cell, words: Words) -> str:
 
 def _strongest(answer: Answer, cell: Cell, words: Words) -> str:
     metric = METRICS[answer.metric]
-    subject = _capital(apart(cell, answer.cells[0], words))
+    subject = _capital(cell_label(answer, cell, words))
     return f"{subject}: the {metric.title} is {_change(answer, cell)}{_slopes(answer, metric.unit)}"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dasklab.errors import LabError
 from dasklab.model.metric import METRICS
 from dasklab.notices import warn
-from dasklab.report.levels import apart
+from dasklab.report.levels import cell_label
 from dasklab.report.section import Section
 from dasklab.report.time_parts import TimeRow
 from dasklab.results.statistics.compare import CellChange, compare, differences
@@ -120,7 +120,7 @@ def _label(section: Section, name: str) -> str:
     for answer in section.answers.values():
         for cell in answer.cells:
             if cell.name == name:
-                return apart(cell, answer.cells[0], section.words) or "baseline"
+                return cell_label(answer, cell, section.words)
     return name
 
 

@@ -10,8 +10,9 @@ from dasklab import report
 from dasklab.breakdown import explain
 from dasklab.model import experiment
 from dasklab.report.first_screen import bars, certainty, invalid_sentence
-from dasklab.report.levels import level_words
+from dasklab.report.levels import cell_label, level_words
 from dasklab.report.notes import InvalidTrials
+from dasklab.report.provenance import workloads
 from dasklab.report.time_parts import PARTS, time_table
 from dasklab.results import load
 from dasklab.results.statistics.answers import answer
@@ -80,7 +81,24 @@ def test_one_block_is_not_certain(tmp_path: Path, blocks: int, word: str) -> Non
 def test_noise_is_no_difference(measured: Measure) -> None:
     result = answer(load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
     word, why = certainty(result, 8, None)
-    assert word == "No difference shown" and " would have been shown; less could be chance." in why
+    assert word == "Certain above 2.89 %" and why.startswith("A larger difference would have been shown. ")
+
+
+def test_a_baseline_that_is_a_choice_is_named(tmp_path: Path) -> None:
+    result = answer(load(slow_links(tmp_path).directory), "compute_s", ["slow"])
+    assert result is not None
+    words = {"slow": {"all": "50 Mbit/s on every link"}}
+    assert cell_label(result, result.cells[0], words) == "baseline"
+    assert cell_label(result, result.cells[0], {}) == "baseline (slow none)"
+
+
+def test_every_workload_of_a_factor_is_named() -> None:
+    levels = {
+        "arrays": {"workload": {"name": "array_study", "params": {"size": 10}}},
+        "joins": {"workload": {"name": "merge"}},
+    }
+    assert workloads({"factors": {"work": {"levels": levels}}}) == "array_study: size 10; merge"
+    assert workloads({"workload": {"name": "groupby"}, "factors": {}}) == "groupby"
 
 
 def test_invalid_trials_are_described_in_words() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from dasklab.report import sentences
+from dasklab.report.levels import cell_label
 from dasklab.results import load
 from dasklab.results.statistics.answers import answer, answers, error_rates
 from dasklab.results.statistics.inference import ALPHA
@@ -115,7 +116,13 @@ def test_each_workload_is_compared_with_its_own_baseline() -> None:
     }
     assert result.baseline(result.cells[3]) is result.cells[2]
     text = sentences.sentence(result, {})
-    assert "ork groupby and 50 Mbit/s of rate: " in text and "at its own baseline" in text
+    assert "50 Mbit/s of rate, groupby: " in text and "at its own baseline" in text
+    assert [cell_label(result, cell, {}) for cell in result.cells] == [
+        "baseline, merge",
+        "50 Mbit/s of rate, merge",
+        "baseline, groupby",
+        "50 Mbit/s of rate, groupby",
+    ]
 
 
 def test_noise_is_the_same_share_of_every_baseline() -> None:
