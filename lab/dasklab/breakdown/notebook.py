@@ -16,6 +16,7 @@ from dasklab.breakdown.wording import Row
 
 # Readable on light and dark pages: colours are inherited, lines are half transparent.
 STYLE = "border-collapse:collapse;text-align:left;border-bottom:1px solid #8888"
+CELL = "padding:0 1em 0 0;vertical-align:top"
 WHITE = "background:white;max-width:100%"  # a picture brings its own page
 
 
@@ -84,4 +85,4 @@ def _html_table(head: Row, rows: Iterable[Row]) -> str:
 
 
 def _html_row(tag: str, cells: Row) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+    return f"<tr>{''.join(f'<{tag} style={CELL!r}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
