@@ -57,7 +57,8 @@ def page_of_two_runs(tmp_path_factory: pytest.TempPathFactory) -> str:
 def site(page_of_two_runs: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The address of a page of each kind."""
     folder = tmp_path_factory.mktemp("browser")
-    runs = [sweep(folder / "then", 0.02), sweep(folder / "now", 0.03)]
+    then = sweep(folder / "then", 0.02)
+    runs = [then.rename(then.with_name("20251122T000000Z")), sweep(folder / "now", 0.03)]  # not in one second
     trials = page_of_two_runs.replace("report.html", "trials")
     plain = sorted(Path(unquote(urlsplit(trials).path)).glob("delay_scheduler-*-trial-2.html"))
     return {
