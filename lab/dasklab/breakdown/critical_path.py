@@ -130,9 +130,9 @@ def _predecessors(run: Run) -> Predecessors:
     is_direct = by_thread | (origin.trigger != NONE)
     need, needed = _last_need(run)
     graph, arrival, source, learnt = _graphs_before(run, origin.begin)
-    other, ended = _handled_before(run, origin.begin)
-    by_other = (need == NONE) & (graph != NONE) & (ended > _first_decision(origin.begin, graph))
-    need, needed = np.where(by_other, other, need), np.where(by_other, ended, needed)
+    other, handled = _handled_before(run, origin.begin)
+    by_other = (need == NONE) & (graph != NONE) & (handled > _first_decision(origin.begin, graph))
+    need, needed = np.where(by_other, other, need), np.where(by_other, handled, needed)
     by_graph = (graph != NONE) & ~(needed > arrival)
     return Predecessors(
         begin=np.where(by_thread, freed, origin.begin),

@@ -104,31 +104,6 @@ class View:
         return int(time_ns[-1]) if len(time_ns) else 0
 
     @cached_property
-    def work(self) -> dict[str, Interval]:
-        """When each cluster worked: from the end of its start-up to its last op.
-
-        It starts up until its first computation is complete, or STARTUP_NS after its first result. Meanwhile
-        workers import libraries. A capture without results begins with work.
-        """
-        messages, clusters = self.capture.messages, self.capture.clusters.tolist()
-        first: dict[tuple[str, str], int] = {}
-        begin: dict[str, int] = {}
-        end: dict[str, int] = {}
-        rows = messages.ops_named(WORK)
-        of_ops = messages.op_message[rows]
-        columns = rows.tolist(), messages.flow[of_ops].tolist(), messages.time_ns[of_ops].tolist()
-        for row, flow, time_ns in zip(*columns, strict=True):
-            cluster = clusters[flow]
-            first.setdefault((cluster, messages.op_name[row]), time_ns)
-            begin.setdefault(cluster, time_ns)
-            end[cluster] = time_ns
-        for cluster in begin:
-            if (cluster, RESULT) in first:
-                latest = first[cluster, RESULT] + STARTUP_NS
-                begin[cluster] = min(first.get((cluster, COMPLETE), latest), latest)
-        return {cluster: (begin[cluster], end[cluster]) for cluster in begin}
-
-    @cached_property
     def running(self) -> dict[str, Interval]:
         """When each cluster ran: from its first op of work to its last one."""
         messages, clusters = self.capture.messages, self.capture.clusters
@@ -137,18 +112,36 @@ class View:
         names: list[str] = np.unique(own).tolist()
         return {name: (int(time_ns[own == name].min()), int(time_ns[own == name].max())) for name in names}
 
+    @cached_property
+    def work(self) -> dict[str, Interval]:
+        """When each cluster worked: from the end of its start-up to its last op.
+
+        It starts up until its first computation is complete, or STARTUP_NS after its first result. Meanwhile
+        workers import libraries. A capture without results begins with work.
+        """
+        messages, clusters = self.capture.messages, self.capture.clusters.tolist()
+        first: dict[tuple[str, str], int] = {}
+        for row in messages.ops_named({RESULT, COMPLETE}).tolist():
+            message = messages.op_message[row]
+            key = clusters[messages.flow[message]], messages.op_name[row]
+            first.setdefault(key, int(messages.time_ns[message]))
+        result = self.running.copy()
+        for cluster, (_, end) in self.running.items():
+            if (cluster, RESULT) in first:
+                latest = first[cluster, RESULT] + STARTUP_NS
+                result[cluster] = min(first.get((cluster, COMPLETE), latest), latest), end
+        return result
+
     def while_running(self, cluster: str, interval: Interval) -> bool:
         """Return whether an interval overlaps the time in which a cluster ran; for an unknown cluster always.
 
         The network must not fail while workers still import libraries. Their event loops may.
         """
-        begin, end = self.running.get(cluster, interval)
-        return interval[0] <= end and interval[1] >= begin
+        return _touch(self.running.get(cluster, interval), interval)
 
     def during_work(self, cluster: str, interval: Interval) -> bool:
         """Return whether an interval overlaps the work of a cluster; for an unknown cluster always."""
-        begin, end = self.work.get(cluster, interval)
-        return interval[0] <= end and interval[1] >= begin
+        return _touch(self.work.get(cluster, interval), interval)
 
     @cached_property
     def retransmissions(self) -> Retransmissions:
@@ -194,6 +187,11 @@ class View:
 
 def intervals(begin: Ints, end: Ints) -> list[Interval]:
     return list(zip(begin.tolist(), end.tolist(), strict=True))
+
+
+def _touch(first: Interval, second: Interval) -> bool:
+    """Return whether two intervals have a moment in common."""
+    return first[0] <= second[1] and first[1] >= second[0]
 
 
 def hull(waits: list[Interval]) -> Interval:

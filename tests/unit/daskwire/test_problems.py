@@ -555,15 +555,21 @@ def queued(talk: Talk, number: int, delay_ns: int) -> None:
     talk.packets += packets
 
 
+def send_small_messages(cluster: Cluster, source: str, destination: str) -> None:
+    """Send 20 messages within a second, which a queue between the two workers delays."""
+    server = (WORKERS[destination], 3333)
+    talk = cluster.open(WORKERS[source], 45000, server, time_ns=cluster.at(2))
+    for number in range(20):
+        talk.time_ns = cluster.at(2.1 + number / 20)
+        talk.say(0, g3([{"op": "x"}]))
+
+
 def test_bufferbloat_is_a_long_rtt_under_load(read: Read) -> None:
     cluster = Cluster()
     cluster.work()
     talk = cluster.fetch("w1", "w2", 2.0)
     queued(talk, 400, 300_000_000)
-    stream = cluster.open(WORKERS["w2"], 45000, (WORKERS["w1"], 3333), time_ns=cluster.at(2))
-    for number in range(20):
-        stream.time_ns = cluster.at(2.1 + number / 20)
-        stream.say(1, g3([{"op": "x"}]))
+    send_small_messages(cluster, "w1", "w2")
     row = only(read(cluster.packets), "bufferbloat")
     assert (row["source"], row["destination"]) == ("w1", "w2")
     assert "the RTT is 300 ms" in row["what"] and "behind the capture point" in row["what"]
@@ -585,10 +591,7 @@ def test_a_queue_before_the_capture_point_delays_the_sender_s_echo(read: Read) -
     cluster = Cluster()
     cluster.work()
     echoed(cluster.fetch("w1", "w2", 2.0), 400, 5_000_000, 300_000_000)
-    stream = cluster.open(WORKERS["w1"], 45000, (WORKERS["w2"], 3333), time_ns=cluster.at(2))
-    for number in range(20):
-        stream.time_ns = cluster.at(2.1 + number / 20)
-        stream.say(0, g3([{"op": "x"}]))
+    send_small_messages(cluster, "w1", "w2")
     row = only(read(cluster.packets), "bufferbloat")
     assert (row["source"], row["destination"]) == ("w1", "w2")
     assert "the RTT is 300 ms" in row["what"] and "before the capture point" in row["what"]
