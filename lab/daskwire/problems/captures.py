@@ -41,7 +41,7 @@ def _undecoded(view: View) -> Iterator[Finding]:
         f"{n} {k:,}" for n, k in reasons.items()
     )
     if not capture.conversations:
-        yield Finding("undecoded capture", what, number=number, is_first=True)
+        yield Finding("undecoded capture", what, number=number)
     else:
         is_note = number < SKIPPED_SHARE * capture.packets
         yield Finding("incomplete capture", f"not decoded: {what}", number=number, is_note=is_note)
@@ -59,11 +59,8 @@ def _encrypted(view: View) -> Iterator[Finding]:
     decoded = int(capture.messages.size.sum())
     protocols = " and ".join(sorted({capture.other_protocols[c] for c in hidden}))
     what = f"{len(hidden)} {protocols} connections with {size:,} bytes were not decoded"
-    is_most = size >= decoded
     flows = tuple(2 * c for c in hidden)
-    yield Finding(
-        "TLS without keys", what, number=len(hidden), flows=flows, is_note=not is_most, is_first=is_most
-    )
+    yield Finding("TLS without keys", what, number=len(hidden), flows=flows, is_note=size < decoded)
 
 
 def _capture_point(view: View) -> Iterator[Finding]:
@@ -72,7 +69,7 @@ def _capture_point(view: View) -> Iterator[Finding]:
     if not what and not _is_cut(view):  # else what was not seen may be in the missing content
         what = _unseen_workers(view) or _unseen_transfers(view)
     if what:
-        yield Finding("wrong capture point", what, certainty=0.9, is_first=True)
+        yield Finding("wrong capture point", what, certainty=0.9)
 
 
 def _is_cut(view: View) -> bool:
@@ -131,7 +128,7 @@ def _incomplete(view: View) -> Iterator[Finding]:
         what = f"{lost:,} of {stream:,} stream bytes ({share}) were acknowledged but not captured"
         what += f"; about {missing:,} messages are missing" if missing else ""
         is_note = lost < LOST_SHARE * stream
-        yield Finding("incomplete capture", what, number=lost, is_note=is_note, is_first=True)
+        yield Finding("incomplete capture", what, number=lost, is_note=is_note)
     if cut := snaplen(capture):
         is_note = not _is_cut(view) and not cut["unframed_bytes"]
         what = (
@@ -139,7 +136,7 @@ def _incomplete(view: View) -> Iterator[Finding]:
             f" messages have no content, {cut['unframed_bytes']:,} bytes no message; tcpdump -s 0 keeps all,"
             " -s 1024 enough"
         )
-        yield Finding("incomplete capture", what, number=cut["packets"], is_note=is_note, is_first=True)
+        yield Finding("incomplete capture", what, number=cut["packets"], is_note=is_note)
     for name, what in (
         ("began_before", f"of {len(capture.conversations):,} Dask connections began before the capture"),
         ("unrecognised", "connections began before the capture and were not recognised"),
@@ -162,7 +159,7 @@ def _files(view: View) -> Iterator[Finding]:
             what = f"{file.path}: the capturing program lost {file.progress.dropped:,} packets"
             few = file.progress.dropped < LOST_SHARE * max(view.capture.packets, 1)
             number = file.progress.dropped
-            yield Finding("incomplete capture", what, number=number, is_note=few, is_first=True)
+            yield Finding("incomplete capture", what, number=number, is_note=few)
         if file.progress.disordered:
             what = (
                 f"{file.path}: {file.progress.disordered:,} packets were out of order and were sorted by time"

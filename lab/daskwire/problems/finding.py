@@ -33,7 +33,6 @@ class Finding:
         number: number of occurrences.
         flows: flows with its packets.
         is_note: below the threshold, or during start-up or shutdown.
-        is_first: it prevents other findings, so it comes before them.
     """
 
     kind: str
@@ -45,7 +44,6 @@ class Finding:
     number: int = 1
     flows: tuple[int, ...] = ()
     is_note: bool = False
-    is_first: bool = False
 
 
 def is_cheap(cost_s: float) -> bool:
@@ -81,7 +79,7 @@ def ranked(findings: list[Finding]) -> list[Finding]:
             effects[cause].append(finding)
     costs = {cause: sum(effect.cost_s for effect in own) for cause, own in effects.items()}
     ranking = [replace(cause, cost_s=cause.cost_s + costs.get(cause, 0.0)) for cause in causes]
-    ranking.sort(key=lambda finding: (not finding.is_first, -finding.cost_s))
+    ranking.sort(key=lambda finding: (not KINDS[finding.kind].is_first, -finding.cost_s))
     notes = [finding for finding in findings if finding.is_note]
     notes += [_as_note(effect, cause) for cause, own in effects.items() for effect in own]
     return ranking + sorted(notes, key=lambda finding: -finding.cost_s)

@@ -22,6 +22,7 @@ class Kind:
         filter: display filter for its packets, in addition to addresses and time.
         effects: kinds that are its consequences if they concern the same host at the same time.
         is_sudden: its consequences do not begin before it.
+        is_first: it prevents other findings, so it comes before them.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Kind:
     filter: str = ""
     effects: frozenset[str] = frozenset()
     is_sudden: bool = False
+    is_first: bool = False
 
 
 LATE = frozenset({"late heartbeats", "slow connects"})
@@ -41,22 +43,25 @@ KINDS = {kind.name: kind for kind in (
     Kind("undecoded capture",
          "Nothing of Dask could be decoded.",
          "no Dask message, although packets may carry Dask: tunnels, unsupported link types, IP fragments",
-         "Record inside the tunnel, or name the tunnel's port with --tunnel."),
+         "Record inside the tunnel, or name the tunnel's port with --tunnel.",
+         is_first=True),
     Kind("TLS without keys",
          "Connections are encrypted: only sizes, times and TCP's own figures are known.",
          "at least as many bytes are encrypted as are decoded",
-         "Start the processes with SSLKEYLOGFILE and give the file with --key-log.", "tls"),
+         "Start the processes with SSLKEYLOGFILE and give the file with --key-log.", "tls",
+         is_first=True),
     Kind("wrong capture point",
          "The capture does not contain traffic that Dask's own messages prove.",
          "workers report transfers from other workers, and none is in the capture; or some workers have no"
          " connection with the scheduler in it; or all connections have one direction only",
          "Record on every worker, on a mirror port of the switch or on the bridge, and give all files.",
-         "", frozenset({"incomplete capture", "asymmetric path"})),
+         "", frozenset({"incomplete capture", "asymmetric path"}), is_first=True),
     Kind("incomplete capture",
          "Packets are missing from the capture although the network delivered them.",
          "1 % of the stream bytes were acknowledged but not captured; or truncated packets cost the content"
          " of 2 % of the messages; or 1 % of the packets were not decoded",
-         "Record with a larger buffer (tcpdump -B 262144), with -s 0, and to a faster disk."),
+         "Record with a larger buffer (tcpdump -B 262144), with -s 0, and to a faster disk.",
+         is_first=True),
     Kind("duplicate IP",
          "Two hosts use the same IP address, so packets reach one or the other.",
          "the packets of an IP address have two MAC addresses of its own in alternation, or both announce it"

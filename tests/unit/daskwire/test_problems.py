@@ -763,7 +763,7 @@ def test_problems_are_ranked_by_cost() -> None:
 
     cause, effect = finding("blocked worker loop", "w1", 2.0), finding("zero window", "w1", 3.0)
     other, note = finding("zero window", "w2", 4.0), finding("loss", "w3", 9.0, is_note=True)
-    first = finding("TLS without keys", "", 0.0, is_first=True)
+    first = finding("TLS without keys", "", 0.0)
     result = ranked([note, other, effect, cause, first])
     assert [(f.kind, f.pair[1], f.cost_s) for f in result[:3]] == [
         ("TLS without keys", "", 0.0), ("blocked worker loop", "w1", 5.0), ("zero window", "w2", 4.0),
