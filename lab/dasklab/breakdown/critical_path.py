@@ -91,7 +91,6 @@ def _follow(run: Run) -> Chain:
     )
     start, reported = run.tasks.start.tolist(), report_begins(run).tolist()
     visited: set[int] = set()
-    handled_order = np.argsort(run.tasks.handled, kind="stable")
     is_reported = False  # whether the time from the task's end on is explained already
     while task != NONE and task not in visited and end > run.start:
         visited.add(task)
@@ -107,7 +106,7 @@ def _follow(run: Run) -> Chain:
             end = resumed
         task = previous[task]
         if task in visited:  # stamps contradict each other: go on with what ended last before
-            task = _last_handled(run, handled_order, end, visited)
+            task = _last_handled(run, end, visited)
             resumed = float(run.tasks.handled[task]) if task != NONE else run.start
             chain.gaps.append((IDLE, max(run.start, resumed), end))
             end, is_reported = max(run.start, resumed), False
@@ -115,8 +114,9 @@ def _follow(run: Run) -> Chain:
     return chain
 
 
-def _last_handled(run: Run, order: Codes, time: float, visited: set[int]) -> int:
+def _last_handled(run: Run, time: float, visited: set[int]) -> int:
     """Return the last task whose end the scheduler had handled by a time, except some."""
+    order = run.tasks.handled_order
     position = int(np.searchsorted(run.tasks.handled[order], time, side="right")) - 1
     while position >= 0 and int(order[position]) in visited:
         position -= 1
@@ -196,7 +196,7 @@ def _handled_before(run: Run, time: Floats) -> tuple[Codes, Floats]:
 
     ``NONE`` and minus infinity where there is none.
     """
-    order = np.argsort(run.tasks.handled, kind="stable")
+    order = run.tasks.handled_order
     position = np.searchsorted(run.tasks.handled[order], time, side="right") - 1
     task = np.where(position >= 0, order[np.maximum(position, 0)], NONE)
     return task, np.where(task != NONE, run.tasks.handled[task], -np.inf)

@@ -78,7 +78,7 @@ def _handled(run: Run, graphs: pd.DataFrame, introduced: pd.DataFrame) -> pd.Ser
     """Return for each graph when the scheduler had handled its last task, at the earliest its arrival."""
     code = positions(pd.Index(run.keys), introduced.key)
     last = np.full(len(run.keys) + 1, np.nan)
-    order = np.argsort(run.tasks.handled, kind="stable")
+    order = run.tasks.handled_order
     last[run.tasks.key[order]] = run.tasks.handled[order]
     ends = pd.Series(last[np.where(code == NONE, len(run.keys), code)]).groupby(introduced.graph).max()
     return ends.reindex(graphs.graph).fillna(graphs.set_index("graph").received_s)

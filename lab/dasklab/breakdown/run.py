@@ -59,6 +59,11 @@ class Tasks:
         return np.fmax(self.stop, self.stamps["handled"])
 
     @cached_property
+    def handled_order(self) -> Codes:
+        """The rows in the order in which the scheduler handled the ends of the tasks."""
+        return np.argsort(self.handled, kind="stable")
+
+    @cached_property
     def assigned(self) -> Floats:
         """When the scheduler assigned each task to its worker, at the latest its start."""
         return np.fmin(self.start, self.stamps["decided"])
