@@ -296,7 +296,7 @@ def actors(client: Client, cluster: LocalCluster, chance: random.Random) -> None
 
     counter = client.submit(Counter, actor=True).result()
     for number in range(int(vary(chance, 15))):
-        counter.add(number).result()
+        counter.add(number).result()  # type: ignore[attr-defined] # an actor
 
 
 @situation("lost results", "computing", "worker lag")

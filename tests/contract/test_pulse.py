@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 import pytest
 from dasklab.model.experiment import Tolerances
 from dasklab.model.files import Attempt, Timings
