@@ -55,7 +55,7 @@ def _small_tasks(about: Measurements) -> Symptom | None:
     seconds = about.path_s(LOGIC, LOOP, TIMER, MESSAGE, LAG)
     return Symptom(
         seconds,
-        f"{len(about.task_s):,} tasks took {1e3 * median:.1f} ms each (median); Dask's own work between them"
+        f"{len(about.task_s):,} tasks took {1e3 * median:.2g} ms each (median); Dask's own work between them"
         f" took {seconds:.1f} s {about.length}",
     )
 

@@ -84,7 +84,7 @@ LONG = [task("big-1", "worker-1", 1, 1.0, 9.0), *equal_tasks(5, 0.1, "worker-2")
 EXAMPLES = {
     "large graphs": Example("Graphs of 64 MB took 3.0 s of 10.0 s", BUILD, graphs=[graph(64e6)]),
     "many tasks": Example("Graphs of 20,000 tasks took 3.0 s", BUILD, graphs=[graph(tasks=20_000)]),
-    "small tasks": Example("200 tasks took 5.0 ms each (median)", LOGIC, tasks=equal_tasks(200, 0.005)),
+    "small tasks": Example("200 tasks took 5 ms each (median)", LOGIC, tasks=equal_tasks(200, 0.005)),
     "one long task": Example(
         "One task, big, took 8.0 s of 10.0 s on worker-1", NOTHING, tasks=LONG
     ),
