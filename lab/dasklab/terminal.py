@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -156,3 +156,8 @@ def duration(seconds: float) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: ``1 trial``, ``2 trials``."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Return names as in a sentence: ``client, worker-1 and worker-2``."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

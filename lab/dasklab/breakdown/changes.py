@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from dasklab.breakdown.run import Run
+from dasklab.terminal import enumerated
 
 MOST_NAMES = 3  # of workers in a sentence
 
@@ -39,4 +40,4 @@ def _workers(run: Run, moments: Mapping[str, float], verb: str) -> Iterator[str]
 def _list(names: Sequence[str]) -> str:
     if len(names) > MOST_NAMES:
         return f"{len(names)} workers"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
+    return enumerated(names)

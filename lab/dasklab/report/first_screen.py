@@ -140,9 +140,7 @@ def invalid_sentence(invalid: Sequence[InvalidTrials], trials: int, damaged: Seq
     if damaged:
         parts.append(f"{counted(len(damaged), 'trial')} could not be read because of damaged files.")
     if not parts:
-        return (
-            "Nothing: the only trial is valid." if trials == 1 else f"Nothing: all {trials} trials are valid."
-        )
+        return "The only trial is valid." if trials == 1 else f"All {trials} trials are valid."
     return " ".join(parts)
 
 

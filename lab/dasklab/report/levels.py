@@ -5,13 +5,14 @@ A level with other settings keeps the name that the experiment's author chose: `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dasklab.model.experiment import Factor
 from dasklab.model.impairments import IMPAIRMENTS, UNITS
 from dasklab.model.number_format import format_quantity
 from dasklab.results.statistics.answer import Answer, Cell
+from dasklab.terminal import enumerated
 
 PLACES = {
     "cluster": "every link",
@@ -20,7 +21,7 @@ PLACES = {
     "workers": "the workers' links",
 }
 MODEL_NAMES = {"virtio": "VirtIO", "e1000": "E1000", "rtl8139": "RTL8139"}
-DESCRIBED = {"links", "nics"}  # the settings that have words; a level with others keeps its name
+DESCRIBED = {"links", "nics", "guests"}  # the settings that have words; a level with others keeps its name
 Words = Mapping[str, Mapping[str, str]]  # factor -> level -> words
 Settings = Iterable[tuple[str, Mapping[str, Any]]]  # host and what it sets
 
@@ -32,12 +33,20 @@ def level_words(factors: Mapping[str, Any]) -> Words:
         factors: the experiment's, as stored with the run.
     """
     checked = {name: Factor.model_validate(factor) for name, factor in factors.items()}
-    return {
-        name: {
-            str(level): words for level, settings in factor.overrides().items() if (words := _of(settings))
-        }
-        for name, factor in checked.items()
-    }
+    return {name: _factor_words(factor.overrides()) for name, factor in checked.items()}
+
+
+def _factor_words(levels: Mapping[Any, Mapping[str, Any]]) -> dict[str, str]:
+    """Describe the levels of a factor. If each sets the model of every NIC, the place says nothing."""
+    words = {str(level): words for level, settings in levels.items() if (words := _of(settings))}
+    if all(_is_model_of_every_nic(settings) for settings in levels.values()):
+        return {level: text.removesuffix(f" on {PLACES['cluster']}") for level, text in words.items()}
+    return words
+
+
+def _is_model_of_every_nic(settings: Mapping[str, Any]) -> bool:
+    nics = settings.get("nics", {})
+    return list(nics) == ["cluster"] and bool(nics["cluster"].get("model")) and not settings.get("links")
 
 
 def cell_label(answer: Answer, cell: Cell, words: Words) -> str:
@@ -59,11 +68,12 @@ def cell_label(answer: Answer, cell: Cell, words: Words) -> str:
 def _baseline(answer: Answer, words: Words) -> str:
     """Return the name of a baseline, with the levels whose name says more than that nothing was changed."""
     names = [
-        _by_name(factor, level)
+        words[factor].get(str(level), "") if words.get(factor) else _by_name(factor, level)
         for factor, level in answer.cells[0].factors.items()
-        if not words.get(factor) and factor not in answer.kinds and factor.rpartition("_")[2] not in UNITS
+        if factor not in answer.kinds and factor.rpartition("_")[2] not in UNITS
     ]
-    return f"baseline ({', '.join(names)})" if names else "baseline"
+    text = ", ".join(name for name in names if name and not name.startswith("no "))
+    return f"baseline ({text})" if text else "baseline"
 
 
 def level_name(factor: str, level: object) -> str:
@@ -82,11 +92,15 @@ def _by_name(factor: str, level: object) -> str:
 
 
 def _of(settings: Mapping[str, Any]) -> str:
-    """Describe the settings of a level; nothing if there are none, or others than those of links."""
-    if not settings or set(settings) - DESCRIBED:
+    """Describe the settings of a level; nothing if there are none, or others than those of links.
+
+    A kind of guest needs no words where the model of its NIC is named: each model belongs to one kind.
+    """
+    links, nics = settings.get("links", {}), settings.get("nics", {})
+    with_model = {host for host, nic in nics.items() if nic.get("model")}
+    if not settings or set(settings) - DESCRIBED or set(settings.get("guests", {})) - with_model:
         return ""
-    links, nics = settings.get("links", {}).items(), settings.get("nics", {}).items()
-    return " and ".join(filter(None, [describe_links(links), describe_nics(nics)]))
+    return " and ".join(filter(None, [describe_links(links.items()), describe_nics(nics.items())]))
 
 
 def describe_links(links: Settings) -> str:
@@ -105,13 +119,18 @@ def describe_nics(nics: Settings) -> str:
 
 
 def _join(amounts_of: Iterable[tuple[str, list[str]]]) -> str:
-    return " and ".join(
-        f"{', '.join(amounts)} on {PLACES.get(host) or _link_of(host)}" for host, amounts in amounts_of
-    )
+    """Join amounts with the links that have them; links that have the same ones are named together."""
+    hosts_of: dict[str, list[str]] = {}
+    for host, amounts in amounts_of:
+        hosts_of.setdefault(", ".join(amounts), []).append(host)
+    return " and ".join(f"{amounts} on {_links_of(hosts)}" for amounts, hosts in hosts_of.items())
 
 
-def _link_of(host: str) -> str:
-    return f"{host}'s link"
+def _links_of(hosts: Sequence[str]) -> str:
+    """Return ``every link``, ``worker-1's link`` or ``the links of client, worker-1 and worker-2``."""
+    if len(hosts) > 1:
+        return f"the links of {enumerated(hosts)}"
+    return PLACES.get(hosts[0]) or f"{hosts[0]}'s link"
 
 
 def _links(links: Settings) -> Iterator[tuple[str, list[str]]]:
@@ -131,10 +150,11 @@ def _impairments(link: Mapping[str, Any]) -> list[str]:
 def _nics(nics: Settings) -> Iterator[tuple[str, list[str]]]:
     for host, nic in nics:
         model = str(nic.get("model") or "")
-        amounts = [MODEL_NAMES.get(model, model)] if model else []
-        if "rate_mbit" in nic:
-            amounts.append(_amount(nic["rate_mbit"], "Mbit/s") if nic["rate_mbit"] else "no cap")
-        yield host, amounts
+        model = MODEL_NAMES.get(model, model)
+        if nic.get("rate_mbit"):
+            yield host, [" at ".join(filter(None, [model, _amount(nic["rate_mbit"], "Mbit/s")]))]
+        else:
+            yield host, [*filter(None, [model]), *(["no cap"] if "rate_mbit" in nic else [])]
 
 
 def _amount(value: Any, sign: str) -> str:

@@ -27,7 +27,7 @@ def provenance(
     yield "Simulated" if identity.get("simulated from") else "Measured", _dates(attempts)
     if hosts is not None:
         yield "Host", hosts.hypervisor.name or "unknown"
-    yield "Machines", _machines(document, hosts)
+    yield "Machines", machines_of(document, hosts)
     if accelerator := identity.get("accelerator"):
         yield "Accelerator", ACCELERATORS.get(accelerator, accelerator)
     yield "Versions", _versions(hosts, identity)
@@ -45,16 +45,21 @@ def _utc(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 
-def _machines(document: Campaign, hosts: Hosts | None) -> str:
+def machines_of(document: Campaign, hosts: Hosts | None) -> str:
+    """Describe what the lab was made of: ``5 virtual machines, 2 cores each; containers in some cells``."""
     kinds = Counter(document.setup.guests.values())
     machines = ", ".join(counted(number, KINDS[kind]) for kind, number in kinds.items())
     machines = machines or counted(len(document.setup.hosts), "machine")
-    cpus = {facts.cpus for facts in hosts.hosts.values()} if hosts else set()
-    if not cpus:
-        return machines
-    few, most = min(cpus), max(cpus)
-    cores = counted(most, "core") if few == most else f"{few} to {most} cores"
-    return f"{machines}, {cores} each" if len(document.setup.hosts) > 1 else f"{machines}, {cores}"
+    if cpus := {facts.cpus for facts in hosts.hosts.values()} if hosts else set():
+        few, most = min(cpus), max(cpus)
+        machines += f", {counted(most, 'core') if few == most else f'{few} to {most} cores'}"
+        machines += " each" if len(document.setup.hosts) > 1 else ""
+    other = {
+        guest["kind"]
+        for settings in _levels(document.experiment)
+        for guest in settings.get("guests", {}).values()
+    } - set(kinds)
+    return machines + "".join(f"; {KINDS[kind]}s in some cells" for kind in sorted(other))
 
 
 def _versions(hosts: Hosts | None, identity: Mapping[str, Any]) -> str:
@@ -69,10 +74,14 @@ def _versions(hosts: Hosts | None, identity: Mapping[str, Any]) -> str:
 
 def workloads(experiment: Mapping[str, Any]) -> str:
     """Describe what was computed: the experiment's workload, or those of its factors' levels."""
-    factors = [Factor.model_validate(factor) for factor in experiment.get("factors", {}).values()]
-    levels = [settings for factor in factors for settings in factor.overrides().values()]
-    varied = [settings["workload"] for settings in levels if settings.get("workload")]
+    varied = [settings["workload"] for settings in _levels(experiment) if settings.get("workload")]
     return "; ".join(map(_workload, varied or [experiment.get("workload") or {}]))
+
+
+def _levels(experiment: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the settings of each level of each factor."""
+    for factor in experiment.get("factors", {}).values():
+        yield from Factor.model_validate(factor).overrides().values()
 
 
 def _workload(workload: Mapping[str, Any]) -> str:

@@ -75,6 +75,8 @@ def sentence(answer: Answer | None, words: Words) -> str:
         own = answer.baseline(different[0])  # seconds of two workloads or engines are not put side by side
         alike = [cell for cell in different[1:] if answer.baseline(cell) is own]
         text += "".join(f"; {cell_label(answer, cell, words)}: {_change(answer, cell)}" for cell in alike)
+    else:
+        text += f"; {len(different) - 1} others differ, too"
     hidden = [cell_label(answer, cell, words) for cell in compared if not cell.is_shown]
     return text + (f"; no difference shown: {', '.join(hidden)}." if hidden else ".")
 

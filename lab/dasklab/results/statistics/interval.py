@@ -36,13 +36,28 @@ def format_interval(
 ) -> str:
     """Return ``4.16 (4.05 to 4.26) s``, or the value alone if there is no interval.
 
-    A thousand or more of a unit is written in the next larger one: ``6.54 (6.01 to 7.00) Gbit/s``.
+    A thousand or more of a unit is written in the next larger one: ``6.54 (6.01 to 7.00) Gbit/s``. The number
+    furthest from 0 decides how many decimals the others may have: ``0.0032 (-0.0652 to 0.0813) s``.
     """
     while abs(interval.value) >= 1000 and unit in LARGER_UNIT:
         interval = Interval(interval.value / 1000, interval.low / 1000, interval.high / 1000)
         unit = LARGER_UNIT[unit]
-    ends = "" if math.isnan(interval.low) else f" ({number(interval.low)} to {number(interval.high)})"
-    return f"{number(interval.value)}{ends}{' ' if unit else ''}{unit}"
+    numbers = (interval.value, interval.low, interval.high)
+    furthest = max((abs(end) for end in numbers if math.isfinite(end)), default=0.0)
+    decimals = _decimals(number(furthest))
+    value, low, high = (_with_decimals(end, number, decimals) for end in numbers)
+    ends = "" if math.isnan(interval.low) else f" ({low} to {high})"
+    return f"{value}{ends}{' ' if unit else ''}{unit}"
+
+
+def _decimals(text: str) -> int:
+    return len(text.partition(".")[2])
+
+
+def _with_decimals(value: float, number: Callable[[float], str], most: int) -> str:
+    """Write a number with at most so many decimals."""
+    text = number(value)
+    return text if _decimals(text) <= most else f"{round(value, most) + 0.0:,.{most}f}"  # not -0
 
 
 def format_reduction(reduction_pct: Interval) -> str:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from dasklab import report
 from dasklab.breakdown import explain
 from dasklab.model import experiment
+from dasklab.model.number_format import UNKNOWN
 from dasklab.report.first_screen import bars, certainty, invalid_sentence
 from dasklab.report.levels import cell_label, level_words
 from dasklab.report.notes import InvalidTrials
-from dasklab.report.provenance import workloads
+from dasklab.report.provenance import machines_of, workloads
+from dasklab.report.sentences import sentence
 from dasklab.report.time_parts import PARTS, time_table
 from dasklab.results import load
 from dasklab.results.statistics.answers import answer
 from dasklab.results.statistics.interval import Interval, format_interval
+from dasklab.results.storage import store
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
@@ -45,7 +50,7 @@ def test_first_screen_of_slow_links_answers_with_absolute_units(tmp_path: Path) 
         "no difference shown: 50 Mbit/s on the scheduler&#39;s link",
         "<strong>Certain.</strong> Chance shows a difference this large in fewer than one experiment of 20.",
         "15 trials in 3 blocks",
-        "Nothing: all 15 trials are valid.",
+        "All 15 trials are valid.",
         "QEMU emulates the CPU (tcg)",
         "dask 2026.8.0",
         "array_study: size 2000, chunk 500",
@@ -101,12 +106,45 @@ def test_every_workload_of_a_factor_is_named() -> None:
     assert workloads({"workload": {"name": "groupby"}, "factors": {}}) == "groupby"
 
 
+NICS = {
+    "VirtIO": {"guests": {"cluster": {"kind": "vm"}}, "nics": {"cluster": {"model": "virtio"}}},
+    "slow": {
+        "guests": {"cluster": {"kind": "container"}},
+        "nics": {"cluster": {"model": "veth", "rate_mbit": 9}},
+    },
+}
+
+
+def test_models_of_every_nic_need_neither_a_place_nor_a_kind_of_guest() -> None:
+    assert level_words({"nic": {"levels": NICS}})["nic"] == {"VirtIO": "VirtIO", "slow": "veth at 9 Mbit/s"}
+    other = NICS | {"one": {"nics": {"worker-1": {"model": "e1000"}}}}
+    assert level_words({"nic": {"levels": other}})["nic"]["VirtIO"] == "VirtIO on every link"
+    guests = {"levels": {"new": {"guests": {"cluster": {"kind": "container"}}}}}
+    assert level_words({"guests": guests})["guests"] == {}
+
+
+def test_kinds_of_guests_that_only_some_cells_have_are_named(tmp_path: Path) -> None:
+    run = store.read_run(slow_links(tmp_path).directory)
+    assert machines_of(run, None) == "5 virtual machines"
+    mixed = run.model_copy(update={"experiment": {"factors": {"nic": {"levels": NICS}}}})
+    assert machines_of(mixed, None) == "5 virtual machines; containers in some cells"
+
+
+def test_a_sentence_says_how_many_more_levels_differ(tmp_path: Path) -> None:
+    result = answer(load(slow_links(tmp_path).directory), "compute_s", ["slow"])
+    assert result is not None
+    slow = next(cell for cell in result.cells if cell.is_shown)
+    many = replace(result, cells=[result.cells[0], *[slow] * 6])
+    assert sentence(many, {}).endswith("; 5 others differ, too.")
+    assert "others" not in sentence(replace(result, cells=[result.cells[0], *[slow] * 4]), {})
+
+
 def test_invalid_trials_are_described_in_words() -> None:
     groups = [InvalidTrials(["1-01-a", "2-03-a"], "invalid", ("worker-1 passed 45 of 50 Mbit/s",))]
     assert invalid_sentence(groups, 8, []) == (
         "2 of 8 trials left the statistics: 2 x invalid: worker-1 passed 45 of 50 Mbit/s."
     )
-    assert invalid_sentence([], 1, []) == "Nothing: the only trial is valid."
+    assert invalid_sentence([], 1, []) == "The only trial is valid."
     assert invalid_sentence([], 3, ["x"]) == "1 trial could not be read because of damaged files."
 
 
@@ -115,12 +153,25 @@ def test_invalid_trials_are_described_in_words() -> None:
     [
         ({"nics": {"cluster": {"rate_mbit": 50}}}, "50 Mbit/s on every link"),
         ({"nics": {"cluster": {"rate_mbit": 0}}}, "no cap on every link"),
-        ({"nics": {"worker-1": {"model": "e1000", "rate_mbit": 1000}}}, "E1000, 1 Gbit/s on worker-1's link"),
+        (
+            {"nics": {"worker-1": {"model": "e1000", "rate_mbit": 1000}}},
+            "E1000 at 1 Gbit/s on worker-1's link",
+        ),
         (
             {"links": {"scheduler": {"delay_ms": 100, "direction": "egress"}}},
             "100 ms of delay, egress only on the scheduler's link",
         ),
         ({"links": {"worker-1": {"loss_pct": 0}}}, "no impairment on worker-1's link"),
+        (
+            {
+                "nics": {
+                    "client": {"rate_mbit": 50},
+                    "worker-1": {"rate_mbit": 50},
+                    "worker-2": {"rate_mbit": 5},
+                }
+            },
+            "50 Mbit/s on the links of client and worker-1 and 5 Mbit/s on worker-2's link",
+        ),
         ({"faults": [{"host": "worker-2", "does": "kill", "at_s": [1, 2]}]}, None),
         ({}, None),
     ],
@@ -149,6 +200,20 @@ def test_levels_of_every_experiment_have_different_words(name: str) -> None:
 )
 def test_large_numbers_have_the_next_larger_unit(interval: Interval, unit: str, text: str) -> None:
     assert format_interval(interval, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (Interval(0.00324, -0.0652, 0.0813), "0.0032 (-0.0652 to 0.0813)"),
+        (Interval(0.981, 0.952, 1.02), "0.98 (0.95 to 1.02)"),
+        (Interval(-0.0000412, -0.0652, 0.0813), "0.0000 (-0.0652 to 0.0813)"),
+        (Interval(0.0000412, 0.0000312, 0.0000512), "4.1e-05 (3.1e-05 to 5.1e-05)"),
+        (Interval(1.234, 0.00123, math.inf), f"1.23 (0.00 to {UNKNOWN})"),
+    ],
+)
+def test_numbers_beside_a_larger_one_have_as_many_decimals(interval: Interval, text: str) -> None:
+    assert format_interval(interval) == text
 
 
 def test_parts_and_causes_add_up_to_the_run_time(tmp_path: Path) -> None:
