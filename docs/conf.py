@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from dasklab.breakdown.causes import CAUSES
 from dasklab.model.metric import METRICS
 from dasklab.report.time_parts import PART_OF
 
+sys.path.insert(0, str(Path(__file__).parent))  # where gallery.py, sequence.py and tables.py are
+from tables import markdown_table
+
 project = "dasklab"
 author = "The dasklab authors"
 release = version = importlib.metadata.version("dasklab")
-sys.path.insert(0, str(Path(__file__).parent))  # where gallery.py and sequence.py are
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "gallery", "sequence"]
 root_doc = "docs/index"
 include_patterns = [
@@ -44,19 +45,12 @@ autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table in Markdown."""
-    names = list(heads)
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)
-
-
 myst_substitutions = {
-    "metrics": _table(
+    "metrics": markdown_table(
         ("name", "title", "unit", "source", "worse"),
         ((f"`{m.name}`", m.title, m.unit, m.source, m.worse or "neither") for m in METRICS.values()),
     ),
-    "causes": _table(
+    "causes": markdown_table(
         ("part", "cause", "title", "what it means"),
         ((PART_OF[c.group].title, f"`{c.name}`", c.title, c.explanation) for c in CAUSES),
     ),

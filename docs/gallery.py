@@ -1,8 +1,8 @@
-"""Show the reports of stored runs: ``{report} NAME`` on a page shows the run of docs/gallery/NAME.zip.
+"""Show stored runs on pages. To store a run: ``dasklab results pack RUN -o docs/gallery/NAME.zip``.
 
-The report itself is written beside the pages when they are built. The page gets what the report's first
-lines say: the question, the answer and how certain it is; then the picture and a link. To store a run:
-``dasklab results pack RUN -o docs/gallery/NAME.zip``.
+``{report} NAME`` shows what the first lines of its report say (the question, the answer and how certain it
+is), the picture and a link. The report itself is written beside the pages when they are built.
+``{cells} NAME`` is a table: what was measured in each cell.
 """
 
 from __future__ import annotations
@@ -13,10 +13,16 @@ import re
 from pathlib import Path
 
 from dasklab import report
-from dasklab.results.storage import pack
+from dasklab.model.metric import METRICS
+from dasklab.report.levels import cell_label, level_words
+from dasklab.results.statistics.answers import answers
+from dasklab.results.statistics.interval import format_interval
+from dasklab.results.storage import pack, store
+from dasklab.results.storage.table import table
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from tables import markdown_table
 
 STORED = Path(__file__).parent / "gallery"
 WRITTEN = Path("docs", "gallery")  # in the folder of the built pages
@@ -64,6 +70,34 @@ class Report(SphinxDirective):
         ]
 
 
+class Cells(SphinxDirective):
+    """A table of a stored run: the median of each metric in each cell, with its 95 % interval."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the nodes."""
+        stored = STORED / f"{self.arguments[0]}.zip"
+        self.env.note_dependency(str(stored))
+        return self.parse_text_to_nodes(_cells(pack.unpack(stored)))
+
+
+def _cells(run: Path) -> str:
+    """Return the table in Markdown."""
+    experiment = store.read_run(run).experiment
+    words = level_words(experiment["factors"])
+    measured = [answer for answer in answers(table(run), list(experiment["metrics"])).values() if answer]
+    medians: dict[str, list[str]] = {}
+    for answer in measured:
+        metric = METRICS[answer.metric]
+        for cell in answer.cells:
+            median = format_interval(cell.median, metric.unit, metric.format)
+            medians.setdefault(cell_label(answer, cell, words), []).append(median)
+    titles = [METRICS[answer.metric].title for answer in measured]
+    heads = [title[:1].upper() + title[1:] for title in titles]
+    return markdown_table(["", *heads], ([label, *texts] for label, texts in medians.items()))
+
+
 def _picture(uri: str, words: str) -> nodes.raw:
     return nodes.raw(
         "", f'<img class="report" src="{uri}" alt="{html.escape(words)}" loading="lazy">', format="html"
@@ -74,4 +108,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive and what writes the reports."""
     app.connect("builder-inited", write_reports)
     app.add_directive("report", Report)
+    app.add_directive("cells", Cells)
     return {"parallel_read_safe": True}

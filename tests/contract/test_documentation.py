@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -104,6 +105,13 @@ def test_reports_of_stored_runs_can_be_reached(site: Path, pages: dict[Path, Pag
     stored = sorted(path.stem for path in (ROOT / "docs" / "gallery").glob("*.zip"))
     reports = [site / "docs" / "gallery" / name / "report.html" for name in stored]
     assert len(stored) >= 3 and set(reports) <= set(pages)
+
+
+def test_cells_of_a_stored_run_are_a_table(site: Path, pages: dict[Path, Page]) -> None:
+    words = pages[site / "docs" / "results" / "nic-matrix.html"].words
+    row = words[words.index("RTL8139") :]
+    assert {"RTT", "TCP throughput", "Time to compute"} <= set(words)
+    assert any(re.fullmatch(r"[\d.,]+ \([\d.,]+ to [\d.,]+\) ms", word) for word in row)
 
 
 def test_diagrams_are_drawn(site: Path, pages: dict[Path, Page]) -> None:
