@@ -26,16 +26,19 @@ from tables import markdown_table
 
 STORED = Path(__file__).parent / "gallery"
 WRITTEN = Path("docs", "gallery")  # in the folder of the built pages
+PROGRAM = Path(report.__file__).parents[1]
+WRITES_REPORTS = {".py", ".js", ".j2", ".json"}
 TOP = re.compile(r"^## .+\n\n\*(?P<question>.+)\*\n\n(?P<answer>.+)\n\n(?P<certainty>.+)$", re.M)
 MEASURED = re.compile(r"^- Measured: (.+)$", re.M)
 
 
 def write_reports(app: Sphinx) -> None:
-    """Write the report of each stored run that has none yet, or an older one."""
+    """Write the report of each stored run that has none yet, or one older than the run or the program."""
+    program = max(path.stat().st_mtime for path in PROGRAM.rglob("*") if path.suffix in WRITES_REPORTS)
     for stored in sorted(STORED.glob("*.zip")):
         folder = Path(app.outdir, WRITTEN, stored.stem)
         first = folder / "report.html"
-        if not first.exists() or first.stat().st_mtime < stored.stat().st_mtime:
+        if not first.exists() or first.stat().st_mtime < max(program, stored.stat().st_mtime):
             report.write([pack.unpack(stored)], folder)
 
 

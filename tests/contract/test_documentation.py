@@ -107,6 +107,14 @@ def test_reports_of_stored_runs_can_be_reached(site: Path, pages: dict[Path, Pag
     assert len(stored) >= 3 and set(reports) <= set(pages)
 
 
+def test_report_names_cells_in_words_where_it_says_what_they_spend(
+    site: Path, pages: dict[Path, Page]
+) -> None:
+    words = pages[site / "docs" / "gallery" / "slow_links" / "report.html"].words
+    assert any(word.startswith("50 Mbit/s on every link: +") for word in words)
+    assert not any(word.startswith("slow=all: ") for word in words)
+
+
 def test_cells_of_a_stored_run_are_a_table(site: Path, pages: dict[Path, Page]) -> None:
     words = pages[site / "docs" / "results" / "nic-matrix.html"].words
     row = words[words.index("RTL8139") :]

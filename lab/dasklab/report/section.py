@@ -170,14 +170,14 @@ def section(
     for trial, breakdown in explain_trials(run, valid_only=page is None):
         explained[trial] = breakdown
         tell(f"{document.name}: explained trial {trial.name}")
-    summaries = summarise_cells(run, explained.items())
+    main = next(iter(results.values()), None)
+    summaries = _in_words(summarise_cells(run, explained.items()), main, words)
     drawings = {**_draw_answers(results, frame, document, study, words), **captured.figures}
     of_study = _of_study(results, document, study)
     attempts = [store.need(Attempt, trial) for trial in trials]
     measuring_s, wall_s = sum(a.measuring_s for a in attempts), sum(a.wall_s for a in attempts)
     invalid = invalid_trials([store.need(Result, trial) for trial in trials])
     damaged, hosts, facts = list(damaged_trials(run)), _hosts(trials), identity.identity(run)
-    main = next(iter(results.values()), None)
     certain, why = certainty(main, len(trials), simulated)
     sentence, in_capture = _sentences(results, captured, words)
     rows = trial_rows(trials, frame, main.metric if main else None, f"{anchor}-{run.name}", page is not None)
@@ -202,7 +202,7 @@ def section(
             invalid=invalid_sentence(invalid, len(trials), damaged),
             facts=list(provenance(document, attempts, hosts, facts)),
         ),
-        time=time_table(_in_words(summaries, main, words)),
+        time=time_table(summaries),
         words=words,
         answers=results,
         pictures=[
@@ -265,12 +265,15 @@ def _mark_simulated(drawings: Drawings) -> Drawings:
 
 
 def _in_words(summaries: Mapping[str, Summary], main: Answer | None, words: Words) -> dict[str, Summary]:
+    """Name and order cells as the picture of the first screen does; the null trial comes last."""
     names = _names(main, words)
-    return {names.get(name, name): summary for name, summary in summaries.items()}
+    order = {name: index for index, name in enumerate(names)}
+    ordered = sorted(summaries, key=lambda name: order.get(name, len(order)))
+    return {names.get(name, name): summaries[name] for name in ordered}
 
 
 def _names(main: Answer | None, words: Words) -> dict[str, str]:
-    """Name cells as the picture of the first screen does."""
+    """Return the names of cells in words, in the order of the picture."""
     if main is None:
         return {}
     return {cell.name: cell_label(main, cell, words) for cell in main.cells}
