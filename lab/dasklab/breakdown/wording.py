@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,19 +51,25 @@ def paragraph(summary: Summary) -> str:
         for cause, seconds in by_share[:MOST_PARTS]
         if seconds > 0
     ]
+    digits = _decimals(summary.makespan_s)
     path = [
-        _bottleneck(*row)
+        _bottleneck(row, digits)
         for row in summary.ranked()[:MOST_PARTS]
         if row[2] > LEAST_SHARE * summary.makespan_s
     ]
     return (
-        f"A run took {summary.makespan_s:.2f} s on {threads} (mean of {runs}). Thread time:"
+        f"A run took {summary.makespan_s:.{digits}f} s on {threads} (mean of {runs}). Thread time:"
         f" {', '.join(shares)}. On the critical path: {', '.join(path)}.{_without_network(summary)}"
     )
 
 
 def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
+
+
+def _decimals(makespan_s: float) -> int:
+    """Return how many decimals seconds of such a run get: two, or three digits of a run shorter than 1 s."""
+    return max(2, 2 - math.floor(math.log10(makespan_s))) if makespan_s > 0 else 2
 
 
 def _without_network(summary: Summary) -> str:
@@ -72,9 +79,11 @@ def _without_network(summary: Summary) -> str:
     measured, replayed = summary.makespan_s, summary.replayed.as_it_was_s
     without = summary.replayed.without_wire_s
     saved = measured * (1 - without / replayed) if replayed else 0.0
+    digits = _decimals(measured)
     return (
-        f" With a network that takes no time: {measured - saved:.2f} s, at most {saved:.2f} s less."
-        f" (Replay on the same workers: {without:.2f} s; with the network as it was {replayed:.2f} s,"
+        f" With a network that takes no time: {measured - saved:.{digits}f} s, at most {saved:.{digits}f} s"
+        f" less. (Replay on the same workers: {without:.{digits}f} s; with the network as it was"
+        f" {replayed:.{digits}f} s,"
         f" {100 * (replayed / measured - 1):+.1f} % from the measured time.)"
     )
 
@@ -87,22 +96,25 @@ def difference(change: Difference) -> str:
         [row for row in ranked if row[2] > 0][:MOST_PARTS],
         [row for row in ranked if row[2] < 0][:-3:-1],
     )
-    parts = [_bottleneck(bottleneck, place, seconds, "+") for bottleneck, place, seconds in (*more, *less)]
     before, after = change.old.makespan_s, change.new.makespan_s
-    total = f"{change.makespan_s:+.2f} s ({before:.2f} to {after:.2f} s)"
+    digits = _decimals(before)
+    parts = [_bottleneck(row, digits, "+") for row in (*more, *less)]
+    total = f"{change.makespan_s:+.{digits}f} s ({before:.{digits}f} to {after:.{digits}f} s)"
     return f"{total}: on the critical path {', '.join(parts)}." if parts else f"{total}."
 
 
 def main_cause(change: Difference) -> str:
     """Name what grew most on the critical path; empty if nothing did."""
     grown = [row for row in change.ranked() if row[2] > LEAST_S and row[0] is not IDLE]
-    return _bottleneck(*grown[0], "+") if grown else ""
+    return _bottleneck(grown[0], _decimals(change.old.makespan_s), "+") if grown else ""
 
 
-def _bottleneck(bottleneck: Bottleneck, place: str, seconds: float, sign: str = "") -> str:
+def _bottleneck(row: tuple[Bottleneck, str, float], digits: int, sign: str = "") -> str:
+    """Return ``5.71 s the wire (worker-1)``."""
+    bottleneck, place, seconds = row
     unsaid = (bottleneck.name,) if bottleneck is LINK else (bottleneck.name, "client", "scheduler")
     where = f" ({place})" if place and place not in unsaid else ""
-    return f"{seconds:{sign}.2f} s {bottleneck.title}{where}"
+    return f"{seconds:{sign}.{digits}f} s {bottleneck.title}{where}"
 
 
 def rows(summary: Summary) -> Iterator[Row]:
@@ -142,7 +154,7 @@ def operation_rows(record: Explained) -> Iterator[Row]:
             f"{operation.start - record.timed[0].start:.2f}",
             f"{operation.stop - operation.start:.2f}",
             percent(computing),
-            ", ".join(_bottleneck(*row) for row in summary.ranked()[:2] if row[2] > LEAST_S),
+            ", ".join(_bottleneck(row, 2) for row in summary.ranked()[:2] if row[2] > LEAST_S),
         )
 
 

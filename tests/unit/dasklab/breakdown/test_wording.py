@@ -58,6 +58,17 @@ def test_a_breakdown_in_words() -> None:
     )
 
 
+def test_short_runs_have_three_digits() -> None:
+    short = replace(
+        OLD, makespan_s=0.0412, replayed=Replay(0.0412, 0.0402), bottlenecks={(OWN, "worker-1"): 0.009}
+    )
+    text = wording.paragraph(short)
+    assert text.startswith("A run took 0.0412 s") and "0.0090 s computing (worker-1)" in text
+    assert "0.0402 s, at most 0.0010 s less" in text
+    longer = wording.difference(Difference(short, replace(short, makespan_s=0.0512)))
+    assert longer == "+0.0100 s (0.0412 to 0.0512 s)."
+
+
 @pytest.mark.parametrize("delay_s", [0.0, 0.02])
 def test_clocks_against_a_capture(delay_s: float) -> None:
     """The scheduler is 0.5 s ahead of the capture, the worker 2 s behind; keys come again in each run."""
