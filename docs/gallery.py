@@ -98,7 +98,7 @@ def _cells(run: Path) -> str:
             medians.setdefault(cell_label(answer, cell, words), []).append(median)
     titles = [METRICS[answer.metric].title for answer in measured]
     heads = [title[:1].upper() + title[1:] for title in titles]
-    return markdown_table(["", *heads], ([label, *texts] for label, texts in medians.items()))
+    return markdown_table(["Cell", *heads], ([label, *texts] for label, texts in medians.items()))
 
 
 def _picture(uri: str, words: str) -> nodes.raw:

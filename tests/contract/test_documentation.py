@@ -13,6 +13,8 @@ import pytest
 from dasklab.breakdown.causes import CAUSES
 from dasklab.model.metric import METRICS
 
+from tests.chromium import needs_chromium, started_chromium, violations
+
 ROOT = Path(__file__).parents[2]
 pytest.importorskip("furo", reason="furo is missing: pip install -e '.[docs]'")
 
@@ -126,3 +128,19 @@ def test_diagrams_are_drawn(site: Path, pages: dict[Path, Page]) -> None:
     page = pages[site / "docs" / "explanation" / "time-breakdown.html"]
     assert "arrived to ready: waits for data" in page.words
     assert not any("sequenceDiagram" in text for other in pages.values() for text in other.words)
+
+
+@needs_chromium
+def test_pages_are_accessible(site: Path) -> None:
+    """Pages of each kind: what the theme and our tables, diagrams and reports make of them."""
+    names = [
+        "README", "docs/index", "docs/tutorials/lab", "docs/how-to/record-a-cluster",
+        "docs/reference/commands", "docs/reference/metrics", "docs/explanation/time-breakdown",
+        "docs/results/nic-matrix",
+        "docs/results/gallery", "docs/gallery/slow_links/report", "docs/gallery/baseline/report", "search",
+    ]  # fmt: skip
+    with started_chromium() as browser:
+        page = browser.new_page()
+        for name in names:
+            page.goto((site / f"{name}.html").as_uri())
+            assert violations(page) == [], name

@@ -1,16 +1,13 @@
 """The report in a real browser: layout at three widths, light and dark, axe-core, interaction, paper.
 
-The pages: the first one, with two runs of an experiment and a stored run; the 2019 study's; a trial's without
-and a trial's with a timeline.
+The pages: the first one, of two runs of an experiment and a stored run, and of one run alone; the 2019
+study's; a trial's without and a trial's with a timeline.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -21,14 +18,11 @@ from dasklab.model import experiment
 from dasklab.report.time_parts import PARTS
 from dasklab.running import driver
 
+from tests.chromium import needs_chromium, started_chromium, violations
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 from tests.unit.dasklab.stored_run import previous_run
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is missing: pip install -e '.[dev]'"
-)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
+pytestmark = needs_chromium
 WIDTHS = (1280, 768, 400)
 
 
@@ -63,6 +57,7 @@ def site(page_of_two_runs: str, tmp_path_factory: pytest.TempPathFactory) -> dic
     plain = sorted(Path(unquote(urlsplit(trials).path)).glob("delay_scheduler-*-trial-2.html"))
     return {
         "first": page_of_two_runs,
+        "one run": report.write([previous_run(folder / "stored")], folder / "one" / "report").as_uri(),
         "side by side": report.write(runs, folder / "report").as_uri(),
         "study": page_of_two_runs.replace("report.html", "study_2019.html"),
         "trial": plain[0].as_uri(),
@@ -70,24 +65,13 @@ def site(page_of_two_runs: str, tmp_path_factory: pytest.TempPathFactory) -> dic
     }
 
 
-KINDS = ("first", "side by side", "study", "trial", "timeline")
+KINDS = ("first", "one run", "side by side", "study", "trial", "timeline")
 
 
 @pytest.fixture
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as engines:
-        chromium = engines.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-def violations(page: Any) -> list[str]:
-    """Return what axe-core finds wrong with the page, with all details open."""
-    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-    axe = resources.files("axe_playwright_python") / "axe.min.js"
-    page.add_script_tag(content=axe.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run()")["violations"]
-    return [f"{rule['id']}: {json.dumps([node['target'] for node in rule['nodes']])}" for rule in found]
+    with started_chromium() as browser:
+        yield browser
 
 
 def opened(browser: Any, address: str, width: int = 1280, scheme: str = "light") -> tuple[Any, list[str]]:
