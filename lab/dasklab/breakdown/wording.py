@@ -97,7 +97,7 @@ def difference(change: Difference) -> str:
         [row for row in ranked if row[2] < 0][:-3:-1],
     )
     before, after = change.old.makespan_s, change.new.makespan_s
-    digits = _decimals(before)
+    digits = _decimals(max(before, after))
     parts = [_bottleneck(row, digits, "+") for row in (*more, *less)]
     total = f"{change.makespan_s:+.{digits}f} s ({before:.{digits}f} to {after:.{digits}f} s)"
     return f"{total}: on the critical path {', '.join(parts)}." if parts else f"{total}."
@@ -106,7 +106,11 @@ def difference(change: Difference) -> str:
 def main_cause(change: Difference) -> str:
     """Name what grew most on the critical path; empty if nothing did."""
     grown = [row for row in change.ranked() if row[2] > LEAST_S and row[0] is not IDLE]
-    return _bottleneck(grown[0], _decimals(change.old.makespan_s), "+") if grown else ""
+    return (
+        _bottleneck(grown[0], _decimals(max(change.old.makespan_s, change.new.makespan_s)), "+")
+        if grown
+        else ""
+    )
 
 
 def _bottleneck(row: tuple[Bottleneck, str, float], digits: int, sign: str = "") -> str:
