@@ -67,9 +67,10 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def _decimals(makespan_s: float) -> int:
-    """Return how many decimals seconds of such a run get: two, or three digits of a run shorter than 1 s."""
-    return max(2, 2 - math.floor(math.log10(makespan_s))) if makespan_s > 0 else 2
+def _decimals(*makespans_s: float) -> int:
+    """Return how many decimals the seconds of some runs get: two, or three digits if none is 1 s long."""
+    longest = max(makespans_s)
+    return max(2, 2 - math.floor(math.log10(longest))) if longest > 0 else 2
 
 
 def _without_network(summary: Summary) -> str:
@@ -97,7 +98,7 @@ def difference(change: Difference) -> str:
         [row for row in ranked if row[2] < 0][:-3:-1],
     )
     before, after = change.old.makespan_s, change.new.makespan_s
-    digits = _decimals(max(before, after))
+    digits = _decimals(before, after)
     parts = [_bottleneck(row, digits, "+") for row in (*more, *less)]
     total = f"{change.makespan_s:+.{digits}f} s ({before:.{digits}f} to {after:.{digits}f} s)"
     return f"{total}: on the critical path {', '.join(parts)}." if parts else f"{total}."
@@ -106,11 +107,9 @@ def difference(change: Difference) -> str:
 def main_cause(change: Difference) -> str:
     """Name what grew most on the critical path; empty if nothing did."""
     grown = [row for row in change.ranked() if row[2] > LEAST_S and row[0] is not IDLE]
-    return (
-        _bottleneck(grown[0], _decimals(max(change.old.makespan_s, change.new.makespan_s)), "+")
-        if grown
-        else ""
-    )
+    if not grown:
+        return ""
+    return _bottleneck(grown[0], _decimals(change.old.makespan_s, change.new.makespan_s), "+")
 
 
 def _bottleneck(row: tuple[Bottleneck, str, float], digits: int, sign: str = "") -> str:
