@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dasklab import report
 from dasklab.model.metric import METRICS
+from dasklab.model.number_format import UNKNOWN
 from dasklab.report.levels import cell_label, level_words
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import format_interval
@@ -90,15 +91,16 @@ def _cells(run: Path) -> str:
     experiment = store.read_run(run).experiment
     words = level_words(experiment["factors"])
     measured = [answer for answer in answers(table(run), list(experiment["metrics"])).values() if answer]
-    medians: dict[str, list[str]] = {}
+    rows: dict[str, dict[str, str]] = {}
     for answer in measured:
         metric = METRICS[answer.metric]
         for cell in answer.cells:
             median = format_interval(cell.median, metric.unit, metric.format)
-            medians.setdefault(cell_label(answer, cell, words), []).append(median)
+            rows.setdefault(cell_label(answer, cell, words), {})[metric.title] = median
     titles = [METRICS[answer.metric].title for answer in measured]
     heads = [title[:1].upper() + title[1:] for title in titles]
-    return markdown_table(["Cell", *heads], ([label, *texts] for label, texts in medians.items()))
+    texts = ([label, *(row.get(title, UNKNOWN) for title in titles)] for label, row in rows.items())
+    return markdown_table(["Cell", *heads], texts)
 
 
 def _picture(uri: str, words: str) -> nodes.raw:
