@@ -73,8 +73,8 @@ def _ticks(watched: Watched, interval_s: float, samples: int | None) -> Iterator
     number = 0
     while True:
         if len(watched.problems) == len(watched.rates):
-            host, reason = next(iter(watched.problems.items()))
-            raise LabError(f"no host answers any more; {host}: {reason}")
+            first = next(iter(watched.rates))
+            raise LabError(f"no host answers any more; {first}: {watched.problems[first]}")
         yield
         number += 1
         if number == samples:
