@@ -57,6 +57,8 @@ def call(node: Node, verb: str, path: str, authid: str, params: dict[str, Any]) 
     target = _target(node, str(values["node"])) if method.on_node else node
     target.enter()
     checked = Call(target, permit, method.check(values))
+    if verb != "GET" and (verb, method.path) not in PUBLIC and not node.is_quorate:
+        raise ApiError("cluster not ready - no quorum?")
     try:
         if check_first := api.checks().get((verb, method.path)):
             check_first(checked)

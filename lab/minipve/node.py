@@ -63,6 +63,11 @@ class Node:
         return not self.paths.down.exists()
 
     @property
+    def is_quorate(self) -> bool:
+        """Whether more than half of the cluster's nodes are up."""
+        return 2 * sum(node.is_up for node in self.nodes.values()) > len(self.nodes)
+
+    @property
     def address(self) -> str:
         """The node's address in the cluster."""
         addresses = (i.address for i in interfaces.load(self.paths.interfaces).values() if i.address)

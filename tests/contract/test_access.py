@@ -227,6 +227,13 @@ def test_privsep_token_has_only_common_privileges(actor: Actor) -> None:
     }
 
 
+def test_user_is_not_named_like_a_token(ours: Endpoint) -> None:
+    """Such a user saw the row of the user before the exclamation mark."""
+    error = refused(ours.root().access.users.post, userid="root@pam!x@pve")
+    assert error.errors is not None
+    assert "'root@pam!x@pve' does not look like a valid user name" in error.errors["userid"]
+
+
 def test_privilege_of_pve_8_is_refused(ours: Endpoint) -> None:
     error = refused(ours.root().access.roles.post, roleid="Old", privs="VM.Monitor")
     assert error.errors == {"privs": "invalid format - invalid privilege 'VM.Monitor'\n"}

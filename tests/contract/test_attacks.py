@@ -129,6 +129,28 @@ def test_foreign_disk_in_a_slot_is_never_deleted(ours: Endpoint, vmid: int, othe
     assert other.safe
 
 
+def test_vm_leaves_a_pool_only_with_rights_on_that_pool(ours: Endpoint, other: Other) -> None:
+    root = ours.root()
+    root.pools.post(poolid="bobs")
+    root.access.users.post(userid="bob@pve")
+    secret = root.access.users("bob@pve").token("tt").post(privsep=0)["value"]
+    root.access.roles.post(roleid="Bobs", privs="Pool.Allocate,VM.Allocate")
+    for path in ("/pool/bobs", f"/vms/{other.vmid}"):
+        root.access.acl.put(path=path, users="bob@pve", roles="Bobs")
+    headers = {"Authorization": f"PVEAPIToken=bob@pve!tt={secret}"}
+    move = {"vms": other.vmid, "allow-move": 1}
+    answer = ours.request("PUT", "/pools/bobs", headers, data=move)
+    text = "update pools failed: 403 Permission check failed (/pool/other, Pool.Allocate)\n"
+    assert (answer.status_code, answer.json()["message"]) == (500, text)
+    assert [row["vmid"] for row in root.pools.get(poolid="other")[0]["members"]] == [other.vmid]
+    root.access.acl.put(path="/pool/other", users="bob@pve", roles="Bobs")
+    assert ours.request("PUT", "/pools/bobs", headers, data=move).status_code == 200
+    root.pools.put(poolid="other", vms=str(other.vmid), **{"allow-move": 1})
+    root.pools("bobs").delete()
+    root.access.users("bob@pve").delete()
+    root.access.roles("Bobs").delete()
+
+
 @pytest.fixture
 def iso(ours: Endpoint) -> Iterator[str]:
     local = ours.api().nodes(ours.node).storage("local")

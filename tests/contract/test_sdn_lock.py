@@ -126,3 +126,37 @@ def test_invalid_subnets_are_refused(
     answer = request(own_for_all, "POST", "/cluster/sdn/vnets/lab0/subnets", type="subnet", **options)
     assert (answer.status_code, complaint in answer.text) == (500, True), answer.text
     assert sdn.vnets("lab0").subnets.get() == []
+
+
+def test_subnet_is_changed_only_through_its_own_vnet(own_for_all: Endpoint, sdn: Any) -> None:
+    """The rights of a call are those on the vnet in its path."""
+    sdn.zones.post(zone="other", type="simple")
+    sdn.vnets.post(vnet="other0", zone="other")
+    sdn.vnets("other0").subnets.post(subnet="10.6.0.0/24", type="subnet")
+    path = "/cluster/sdn/vnets/lab0/subnets/other-10.6.0.0-24"
+    for verb, data in (("PUT", {"gateway": "10.6.0.9"}), ("DELETE", {})):
+        answer = request(own_for_all, verb, path, **data)
+        assert answer.status_code >= 400
+        assert "vnet: wrong vnet" in answer.json()["message"]
+    assert sdn.vnets("other0").subnets("other-10.6.0.0-24").get()["vnet"] == "other0"
+    moved = request(own_for_all, "PUT", "/cluster/sdn/vnets/other0", zone="lab")
+    assert "zone: can't change zone if subnets exist" in moved.json()["message"]
+    sdn.vnets("other0").subnets("other-10.6.0.0-24").delete()
+    sdn.vnets("other0").delete()
+    sdn.zones("other").delete()
+
+
+def test_vnet_moves_only_to_a_zone_of_the_caller(own_for_all: Endpoint, sdn: Any) -> None:
+    sdn.zones.post(zone="other", type="simple")
+    root = own_for_all.root()
+    root.access.users.post(userid="net@pve")
+    secret = root.access.users("net@pve").token("tt").post(privsep=0)["value"]
+    headers = {"Authorization": f"PVEAPIToken=net@pve!tt={secret}"}
+    root.access.acl.put(path="/sdn/zones/lab", users="net@pve", roles="PVESDNAdmin")
+    path = "/cluster/sdn/vnets/lab0"
+    answer = own_for_all.request("PUT", path, headers, data={"zone": "other"})
+    assert (answer.status_code, sdn.vnets("lab0").get()["zone"]) == (403, "lab")
+    assert answer.reason == "Permission check failed (/sdn/zones/other, SDN.Allocate)"
+    assert own_for_all.request("PUT", path, headers, data={"delete": "zone"}).status_code >= 400
+    root.access.users("net@pve").delete()
+    sdn.zones("other").delete()

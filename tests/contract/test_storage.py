@@ -126,6 +126,9 @@ def test_deleting_an_image_needs_datastore_allocate(ours: Endpoint) -> None:
     [
         ("import", "x.img", {"filename": "invalid filename or wrong extension"}),
         ("iso", "x.qcow2", {"filename": "wrong file extension"}),
+        ("iso", "..iso", {"filename": "a name that begins with a dot is not listed"}),
+        ("iso", r"..\..\x.iso", {"filename": "a name that begins with a dot is not listed"}),
+        ("vztmpl", ".unfinished-x.tar.gz", {"filename": "a name that begins with a dot is not listed"}),
         ("snippets", "x.yaml", {"content": "value 'snippets' does not have a value in the enumeration"}),
     ],
 )

@@ -39,14 +39,19 @@ def not_backed_up(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/cluster/ha/status/current")
 def ha_status(call: Call) -> list[dict[str, Any]]:
-    """Report a quorum: minipve always has one."""
-    return [{"id": "quorum", "type": "quorum", "node": call.node.name, "status": "OK", "quorate": 1}]
+    """Return whether the cluster is quorate."""
+    status = "OK" if call.node.is_quorate else f"No quorum on node '{call.node.name}'!"
+    return [{"id": "quorum", "type": "quorum", "status": status} | _quorum(call)]
+
+
+def _quorum(call: Call) -> dict[str, Any]:
+    return {"node": call.node.name, "quorate": int(call.node.is_quorate)}
 
 
 @route("GET", "/cluster/ha/status/manager_status")
 def manager_status(call: Call) -> dict[str, Any]:
     """Return the status of a cluster whose HA manager has never had a resource."""
-    return {"manager_status": {}, "quorum": {"node": call.node.name, "quorate": 1}}
+    return {"manager_status": {}, "quorum": _quorum(call)}
 
 
 @route("GET", "/cluster/sdn/ipams")

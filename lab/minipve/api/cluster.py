@@ -37,12 +37,12 @@ def status(call: Call) -> list[dict[str, Any]]:
     nodes = list(call.node.nodes.values())
     alone = len(nodes) == 1
     rows = [_member(node, number, alone) for number, node in enumerate(nodes, 0 if alone else 1)]
-    return rows if alone else [_cluster(len(nodes), sum(node.is_up for node in nodes)), *rows]
+    return rows if alone else [_cluster(len(nodes), call.node.is_quorate), *rows]
 
 
-def _cluster(nodes: int, up: int) -> dict[str, Any]:
+def _cluster(nodes: int, is_quorate: bool) -> dict[str, Any]:
     row = {"type": "cluster", "id": "cluster", "name": "minipve", "version": nodes, "nodes": nodes}
-    return row | {"quorate": int(2 * up > nodes)}
+    return row | {"quorate": int(is_quorate)}
 
 
 def _member(node: Node, number: int, alone: bool) -> dict[str, Any]:

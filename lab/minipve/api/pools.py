@@ -88,6 +88,7 @@ def _change_vm(call: Call, data: dict[str, Any], pool: dict[str, Any], vmid: int
     if other and not call.get("delete"):
         if not call.get("allow-move"):
             raise ApiError(f"VM {vmid} belongs already to pool '{other}' and 'allow-move' is not set")
+        call.permit.need(f"/pool/{other}", ["Pool.Allocate"])
         data["pools"][other]["vms"].remove(vmid)
     _change_member(pool["vms"], vmid, f"VM {vmid}", bool(call.get("delete")))
 

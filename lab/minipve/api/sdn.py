@@ -153,9 +153,18 @@ def create_vnet(call: Call) -> None:
 @route("PUT", VNET)
 def change_vnet(call: Call) -> None:
     """Change a vnet. An apply brings the change into force."""
+    need_vnet(call, call.node.sdn.data)
+    if "zone" in call.params:
+        call.permit.need(f"/sdn/zones/{call['zone']}", ["SDN.Allocate"])
     with editing(call, "update sdn vnet object failed") as draft:
-        need_vnet(call, draft)
-        _check_vnet(call["vnet"], change_object(call, VNETS, call["vnet"], draft), draft)
+        need_vnet(call, draft)  # again: it may have moved since
+        old_zone = draft[VNETS][call["vnet"]]["zone"]
+        changed = change_object(call, VNETS, call["vnet"], draft)
+        if "zone" not in changed:
+            raise invalid("cannot delete zone", "zone")
+        if changed["zone"] != old_zone and subnets_of(draft, call["vnet"]):
+            raise invalid("can't change zone if subnets exist", "zone")
+        _check_vnet(call["vnet"], changed, draft)
 
 
 @route("DELETE", VNET)

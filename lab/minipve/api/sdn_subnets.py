@@ -63,16 +63,17 @@ def index(call: Call) -> list[Options]:
 @route("GET", _ONE)
 def read(call: Call) -> Options:
     _vnet(call, SEE)
-    row = call.node.sdn.rows(SUBNETS, view_of(call)).get(call["subnet"])
-    if row is None:
-        raise _no_subnet(call["subnet"])
-    if not _is_of(call["vnet"], row):
+    return _row(_of_vnet(call, call.node.sdn.rows(SUBNETS, view_of(call))))
+
+
+def _of_vnet(call: Call, subnets: Mapping[str, Options]) -> Options:
+    """Return the subnet of a call. It must belong to the vnet in the path, on which the caller has rights."""
+    subnet = subnets.get(call["subnet"])
+    if subnet is None:
+        raise ApiError(f"sdn subnet '{call['subnet']}' does not exist")
+    if not _is_of(call["vnet"], subnet):
         raise parameter_error(vnet="wrong vnet")
-    return _row(row)
-
-
-def _no_subnet(name: str) -> ApiError:
-    return ApiError(f"sdn subnet '{name}' does not exist")
+    return subnet
 
 
 @route("POST", _ALL)
@@ -92,8 +93,7 @@ def update(call: Call) -> None:
     """Change a subnet. An apply brings the change into force."""
     _vnet(call, ("SDN.Allocate",))
     with editing(call, "update sdn subnet object failed") as draft:
-        if call["subnet"] not in draft[SUBNETS]:
-            raise _no_subnet(call["subnet"])
+        _of_vnet(call, draft[SUBNETS])
         _check(call["subnet"], change_object(call, SUBNETS, call["subnet"], draft), draft)
 
 
@@ -102,7 +102,8 @@ def delete(call: Call) -> None:
     """Remove a subnet. An apply brings the removal into force."""
     _vnet(call, ("SDN.Allocate",))
     with editing(call, "delete sdn subnet object failed") as draft:
-        draft[SUBNETS].pop(call["subnet"], None)
+        _of_vnet(call, draft[SUBNETS])
+        del draft[SUBNETS][call["subnet"]]
 
 
 def _check(name: str, options: Options, draft: Document) -> None:

@@ -73,7 +73,7 @@ def _userid(text: str) -> str | None:
         return f"user name '{text}' is too short"
     if len(text) > 64:
         return f"user name '{text}' is too long ({len(text)} > 64)"
-    if not re.fullmatch(rf"[^\s:/]+@{_REALM}", text):
+    if not re.fullmatch(rf"[^\s:/!]+@{_REALM}", text):  # "!" separates a user from its token
         return f"value '{text}' does not look like a valid user name"
     return None
 

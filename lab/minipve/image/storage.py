@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from minipve.atomic import UNFINISHED
-from minipve.errors import ApiError
+from minipve.errors import ApiError, parameter_error
 
 NAME = "local"
 MAX_DISK_BYTES = 64 * 2**40
@@ -207,7 +207,7 @@ class Storage:
         """Return the rows of the content list for uploaded files of one content type."""
         rows = []
         for file in sorted((self.root / _DIRECTORIES[content]).iterdir()):
-            if file.is_file() and not file.name.startswith("."):
+            if file.is_file() and _is_listed(file.name):
                 fmt = _FORMATS.get(file.suffix if content == "vztmpl" else content, file.suffix[1:])
                 rows.append(
                     {
@@ -229,16 +229,23 @@ class Storage:
         return rows
 
 
+def _is_listed(name: str) -> bool:
+    """Return whether the content list shows a file of this name. Unfinished files begin with a dot."""
+    return not name.startswith(".")
+
+
 def upload_name(content: str, filename: str) -> str:
     """Normalise a file name as PVE does.
 
     Raises:
-        ApiError: the extension does not fit the content type (400).
+        ApiError: the extension does not fit the content type, or no list would show the file (400).
     """
     name = re.sub(r"[^-a-zA-Z0-9_.]", "_", filename.replace("\\", "/").rpartition("/")[2])
     if not re.fullmatch(r".+" + _EXTENSIONS[content], name):
         text = "invalid filename or wrong extension" if content == "import" else "wrong file extension"
-        raise ApiError("Parameter verification failed.", 400, {"filename": text})
+        raise parameter_error(filename=text)
+    if not _is_listed(name):
+        raise parameter_error(filename="a name that begins with a dot is not listed")
     return name
 
 
