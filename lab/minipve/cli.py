@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -231,26 +233,39 @@ def image(instance: str, container: bool, only_path: bool, output: Path | None) 
     """
     from minipve import progress
     from minipve.image import golden as images
+    from minipve.lxc import user_ids
 
     paths = Paths.of(instance)
     path: Path = (images.template_path if container else images.image_path)(paths)
     if output:
         images.export_file(path, output)  # fail before the build, which takes minutes
     if not only_path and not path.exists():
+        user_ids.require_own_range()
         images.build(paths, progress.terminal())
     click.echo(str(images.export(path, output) if output else path))
 
 
 @minipve.command()
 @instance_option
-def check(instance: str) -> None:
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice(["vm", "container"]),
+    multiple=True,
+    help="Check only what guests of this kind need; may be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(instance: str, kinds: tuple[str, ...], as_json: bool) -> None:
     """Show what this machine lacks, and how to install it. Exit status 1 if minipve cannot run."""
     from minipve import check as machine_check
 
-    report = machine_check.check(Paths.of(instance))
-    for line in report.lines:
-        click.echo(line)
-    if report.packages:
-        click.echo(f"\napt install {' '.join(report.packages)}")
+    report = machine_check.check(Paths.of(instance), kinds)
+    if as_json:
+        click.echo(json.dumps(asdict(report), indent=1))
+    else:
+        for line in report.lines:
+            click.echo(line)
+        if report.packages:
+            click.echo(f"\napt install {' '.join(report.packages)}")
     if not report.usable:
         raise click.exceptions.Exit(1)

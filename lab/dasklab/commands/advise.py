@@ -102,7 +102,7 @@ def _check_same_lab(run: Campaign, inventory: Path, directory: Path) -> None:
     from dasklab.commands.target import open_running
     from dasklab.running.setup import setup_of
 
-    if setup_of(open_running(inventory)) != run.setup:
+    if not run.setup.is_same_lab(setup_of(open_running(inventory))):
         raise LabError(
             f"{directory}: the lab of {inventory} differs from the one that measured this trial",
             "measure there first: dasklab run EXPERIMENT, then advise that run",

@@ -88,7 +88,7 @@ def _stored_run(lab: Inventory, setup: Setup) -> ActiveRun | None:
     directory = Path(pointer.read_text(errors="replace").strip()) if pointer.exists() else None
     if directory is None or not (directory / Campaign.FILE).exists():
         return None
-    if store.read_run(directory).setup != setup or _failed_trials(directory):
+    if not store.read_run(directory).setup.is_same_lab(setup) or _failed_trials(directory):
         return None
     return driver.resume(directory, setup)
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
+import itertools
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from dasklab.commands.options import inventory_option
-from dasklab.commands.playbooks import run_endpoint_program
+from dasklab.errors import LabError
+from dasklab.machines import local_host, presence
 from dasklab.machines.inventory import Inventory
+from dasklab.machines.preflight import Finding
 from dasklab.machines.variables import open_lab
 from dasklab.paths import cache, results
 from dasklab.terminal import counted
-
-if TYPE_CHECKING:
-    from dasklab.machines.preflight import Finding
 
 INDENT = " " * 6
 
@@ -35,42 +33,65 @@ def doctor(as_json: bool, inventory: Path) -> None:
     from dasklab.machines.doctor import examine
 
     lab = open_lab(inventory)
+    checked = local_host.check(lab)
+    is_up = _endpoint_answers(lab)
+    findings = itertools.chain(_local_findings(checked, is_up), examine(lab, endpoint=is_up))
     if as_json:
-        sys.exit(_print_json(lab))
+        sys.exit(_print_json(lab, list(findings), checked))
     problems = 0
     for name, folder in _folders(lab).items():
         click.echo(f"--    {name}: {folder}")
-    if check := lab.optional(lab.hosts()[0], "endpoint_check"):
-        problems += subprocess.run(check, check=False).returncode != 0
-        run_endpoint_program(lab, "endpoint_start")
-    for finding in examine(lab):
+    for finding in findings:
         problems += not finding.ok
         _print(finding)
-    for first, *others in _experiments(lab).values():
+    for first, *others in _experiments(lab, checked).values():
         click.echo(f"\n{INDENT}".join([f"--    {first}", *others]))
     if problems:
         click.echo(f"\n{counted(problems, 'problem')}. Fix them as described above, then: dasklab doctor")
         sys.exit(1)
-    click.echo("\nNothing is missing. To build the lab: dasklab up (dasklab plan shows what it would do)")
+    click.echo(f"\nNothing is missing. {_next_step(lab, is_up)}")
 
 
-def _print_json(lab: Inventory) -> int:
+def _local_findings(checked: local_host.HostCheck | None, is_up: bool) -> Iterator[Finding]:
+    """Yield what the check of this machine found, for a lab with a local endpoint."""
+    if checked is None:
+        return
+    fixes = {problem.text: problem.fix for problem in local_host.problems(checked)}
+    for line in checked.findings:
+        fix = fixes.get(line.text, line.fix)
+        yield Finding(line.text, line.status != "missing", (fix,) if fix else (), line.status == "note")
+    if not is_up:
+        yield Finding("local endpoint: not running; dasklab up starts it", True, is_note=True)
+
+
+def _endpoint_answers(lab: Inventory) -> bool:
+    """Return whether a local endpoint runs. A lab on a node has none to start, and is always asked."""
+    if not lab.has(lab.hosts()[0], "endpoint_start"):
+        return True
+    try:
+        presence.require_endpoint(lab)
+    except LabError:
+        return False
+    return True
+
+
+def _next_step(lab: Inventory, is_up: bool) -> str:
+    if not lab.has(lab.hosts()[0], "proxmox"):
+        return "To configure the machines: dasklab up"
+    missing = presence.stopped(lab, lab.hosts()) if is_up else lab.hosts()
+    if len(missing) == len(lab.hosts()):
+        return "To build the lab: dasklab up (dasklab plan shows what it would do)"
+    if missing:
+        return f"To start {', '.join(missing)}: dasklab up"
+    return "The lab is running: dasklab status"
+
+
+def _print_json(lab: Inventory, findings: list[Finding], checked: local_host.HostCheck | None) -> int:
     """Print all findings as JSON; return the exit status."""
     from dasklab.commands.json_documents import CheckedLab, to_json
-    from dasklab.machines.doctor import examine
-    from dasklab.machines.preflight import Finding
 
-    findings = []
-    if check := lab.optional(lab.hosts()[0], "endpoint_check"):
-        process = subprocess.run(check, check=False, capture_output=True, text=True)
-        lines = tuple(line.strip() for line in (process.stdout + process.stderr).splitlines() if line.strip())
-        text = "this machine, for the local endpoint"
-        findings.append(Finding(text, not process.returncode, lines if process.returncode else ()))
-        with redirect_stdout(sys.stderr):
-            run_endpoint_program(lab, "endpoint_start")
-    findings += examine(lab)
     folders = {name: str(folder) for name, folder in _folders(lab).items()}
-    content = {"folders": folders, "findings": findings, "experiments": _experiments(lab)}
+    content = {"folders": folders, "findings": findings, "experiments": _experiments(lab, checked)}
     click.echo(to_json(CheckedLab.model_validate(content)))
     return int(not all(finding.ok for finding in findings))
 
@@ -83,16 +104,19 @@ def _folders(lab: Inventory) -> dict[str, Path]:
 
 
 def _print(finding: Finding) -> None:
-    mark, colour = ("ok  ", "green") if finding.ok else ("FAIL", "red")
+    mark, colour = (
+        ("FAIL", "red") if not finding.ok else ("note", None) if finding.is_note else ("ok  ", "green")
+    )
     click.secho(f"{mark}  {finding.text}", fg=colour)
     for line in finding.fix:
         click.echo(f"{INDENT}{line}")
 
 
-def _experiments(lab: Inventory) -> dict[str, list[str]]:
-    """Return lines that say which experiments this lab supports, for each kind of guest."""
-    from dasklab.running.capabilities import supported_experiments
+def _experiments(lab: Inventory, checked: local_host.HostCheck | None) -> dict[str, list[str]]:
+    """Return lines that say which experiments this lab supports, for each kind of guest that it has."""
+    from dasklab.running.capabilities import supported_experiments, with_kernel
     from dasklab.running.setup import setup_of
 
-    setup = setup_of(lab)
-    return {kind: supported_experiments(setup, kind) for kind in setup.kinds}
+    setup = with_kernel(setup_of(lab), checked)
+    kinds = local_host.kinds_of(lab) if setup.kinds else ()
+    return {kind: supported_experiments(setup, kind) for kind in kinds}

@@ -11,7 +11,7 @@ import click
 
 from dasklab.commands.options import inventory_option
 from dasklab.commands.playbooks import answer, play
-from dasklab.machines import presence
+from dasklab.machines import local_host, presence
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.variables import open_lab
 
@@ -22,13 +22,14 @@ from dasklab.machines.variables import open_lab
 def plan(as_json: bool, inventory: Path) -> None:
     """Print the API calls that `dasklab up` would make."""
     lab = open_lab(inventory)
-    if not as_json:
-        print_plan(lab)
-        return
-    from dasklab.commands.json_documents import CallRow, to_json
+    if as_json:
+        from dasklab.commands.json_documents import CallRow, to_json
 
-    calls = answer("provision.yml", lab, "plan_file", _options(lab))
-    click.echo(to_json([CallRow.model_validate(call) for call in calls]))
+        calls = answer("provision.yml", lab, "plan_file", _options(lab))
+        click.echo(to_json([CallRow.model_validate(call) for call in calls]))
+    else:
+        print_plan(lab)
+    local_host.require(lab)
 
 
 def print_plan(lab: Inventory) -> None:

@@ -26,11 +26,11 @@ from dasklab.model.trial import Trial
 from dasklab.results.storage import store
 from dasklab.results.storage.samples import samples
 from dasklab.results.validity import completeness
-from dasklab.running import driver, more_blocks, quiet_node
+from dasklab.running import capabilities, driver, more_blocks, quiet_node
 from dasklab.running.ansible_lab import AnsibleLab, current_phase
 from dasklab.running.driver import ActiveRun, TrialRunner
 from dasklab.running.more_blocks import StopRule
-from dasklab.running.setup import setup_of
+from dasklab.running.trials import plan
 from dasklab.terminal import console, counted, duration
 
 COLOURS = {"ok": "green", "invalid": "yellow", "unsupported": "yellow", "failed": "red"}
@@ -52,11 +52,19 @@ def start(
     only: str | None,
     rule: StopRule | None = None,
     wait_for_quiet: bool = True,
+    skip_unsupported: bool = False,
 ) -> Path:
-    """Start a run of an experiment in the lab, execute it, and return its folder."""
+    """Start a run of an experiment in the lab, execute it, and return its folder.
+
+    Raises:
+        LabError: the lab cannot run some cells, unless they are to be skipped and others remain.
+    """
     lab = Inventory(inventory)
+    setup = capabilities.setup_for(lab, name, content)
+    trials = plan(name, content, setup, seed=seed, only=only)
+    capabilities.require_supported(name, trials, skip_unsupported=skip_unsupported)
     with locked(lab, reset=True):
-        run = driver.start(root, name, content, setup_of(lab), quick=quick, seed=seed, only=only)
+        run = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
         _execute_and_report(run, AnsibleLab(inventory), rule, _waiter(run, inventory, wait_for_quiet))
     return run.directory
 

@@ -50,6 +50,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Add blocks until the main metric's intervals are within e.g. 10%, up to 12 blocks or --blocks.",
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait until other processes leave the node alone.")
+@click.option("--skip-unsupported", is_flag=True, help="Run the other cells if this lab cannot run some.")
 @click.option("--dry-run", is_flag=True, help="Print the trials in order and the estimated time.")
 @click.option("--simulate", is_flag=True, help="Run in virtual time instead of in the lab; needs --from.")
 @click.option(
@@ -77,6 +78,7 @@ def run(
     blocks: int | None,
     until: float | None,
     no_wait: bool,
+    skip_unsupported: bool,
     dry_run: bool,
     simulate: bool,
     source: Path | None,
@@ -106,17 +108,20 @@ def run(
         _print_experiments()
         return
     options: RunOptions = {"quick": quick, "seed": seed, "only": only}
-    new_only = quick or only or seed is not None or simulate or source
+    new_only = quick or only or seed is not None or simulate or source or skip_unsupported
     if (place / "experiment.json").exists():
         if new_only:
             raise click.UsageError(
-                "--quick, --only, --seed, --simulate and --from are for new runs, and this is an existing run"
+                "--quick, --only, --seed, --simulate, --from and --skip-unsupported are for new runs,"
+                " and this is an existing run"
             )
         directory = _resume(
             place, inventory, again=again, blocks=blocks, until=until, wait=not no_wait, dry_run=dry_run
         )
     else:
-        _check_options(again=again, simulate=simulate, source=source, until=until)
+        _check_options(
+            again=again, simulate=simulate, source=source, until=until, skip_unsupported=skip_unsupported
+        )
         from dasklab.model import experiment
 
         if place.is_dir() and what not in experiment.names():
@@ -130,7 +135,11 @@ def run(
             directory = _simulate(source, seeds, root, name, content, dry_run, options)
         else:
             rule = _stop_rule(until, blocks)
-            directory = _measure(inventory, root, name, content, dry_run, options, rule, not no_wait)
+            directory = _measure(
+                *(inventory, root, name, content, dry_run, options, rule),
+                wait=not no_wait,
+                skip_unsupported=skip_unsupported,
+            )
     if directory:
         from dasklab.commands.outcome import exit_status
 
@@ -145,9 +154,13 @@ class RunOptions(TypedDict):
     only: str | None
 
 
-def _check_options(*, again: bool, simulate: bool, source: Path | None, until: float | None) -> None:
+def _check_options(
+    *, again: bool, simulate: bool, source: Path | None, until: float | None, skip_unsupported: bool
+) -> None:
     if again:
         raise click.UsageError("--again is for an existing run: dasklab run RUN --again")
+    if simulate and skip_unsupported:
+        raise click.UsageError("a simulation always leaves out what it does not model")
     if simulate and until is not None:
         raise click.UsageError("--until is for measured runs; for a simulation use --blocks")
     if simulate != (source is not None):
@@ -204,18 +217,28 @@ def _measure(
     dry_run: bool,
     options: RunOptions,
     rule: StopRule | None,
+    *,
     wait: bool,
+    skip_unsupported: bool,
 ) -> Path | None:
     from dasklab.commands import progress
     from dasklab.commands.target import open_running
     from dasklab.machines.variables import open_lab
-    from dasklab.running.setup import setup_of
+    from dasklab.running import capabilities
 
     if dry_run:
-        _dry_run(name, content, setup_of(open_lab(inventory)), options)
+        setup = capabilities.setup_for(open_lab(inventory), name, content)
+        trials = _dry_run(name, content, setup, options)
+        capabilities.require_supported(name, trials, skip_unsupported=skip_unsupported)
         return None
     open_running(inventory)
-    return progress.start(inventory, root, name, content, rule=rule, wait_for_quiet=wait, **options)
+    return progress.start(
+        *(inventory, root, name, content),
+        rule=rule,
+        wait_for_quiet=wait,
+        skip_unsupported=skip_unsupported,
+        **options,
+    )
 
 
 def _simulate(
@@ -230,11 +253,12 @@ def _simulate(
     return calibrated.start(root, name, content, **options)
 
 
-def _dry_run(name: str, content: Experiment, setup: Setup, options: RunOptions) -> None:
+def _dry_run(name: str, content: Experiment, setup: Setup, options: RunOptions) -> list[Trial]:
     from dasklab.running.trials import plan
 
     trials = plan(name, content, setup, seed=options["seed"], only=options["only"])
     _print_trials(trials, content.run_s, setup)
+    return trials
 
 
 def _print_trials(trials: list[Trial], run_s: float, setup: Setup) -> None:
@@ -244,8 +268,9 @@ def _print_trials(trials: list[Trial], run_s: float, setup: Setup) -> None:
     for trial in trials:
         seconds = estimate_s(trial, run_s, setup.simulated is not None)
         total_s += seconds
+        time = "unsupported" if trial.unsupported else duration(seconds)
         cell = "baseline" if trial.baseline else "null trial" if trial.null else trial.cell
-        rows.append((trial.trial, f"{trial.warmups}+{trial.runs}", cell, duration(seconds)))
+        rows.append((trial.trial, f"{trial.warmups}+{trial.runs}", cell, time))
     print_table(("trial", "warm-ups + runs", "cell", "estimated time"), rows)
     click.echo(f"{counted(len(trials), 'trial')}, about {duration(total_s)}")
 

@@ -12,11 +12,11 @@ from dasklab.commands.options import inventory_option, new_results_option
 from dasklab.commands.plan import print_plan
 from dasklab.commands.playbooks import play, run_endpoint_program
 from dasklab.commands.target import announce
-from dasklab.machines import presence
+from dasklab.machines import local_host, presence
 from dasklab.machines.guest_choice import choose_guests
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.variables import open_lab
-from dasklab.model.nic import MODELS
+from dasklab.model.nic import MODELS, GuestKind
 
 
 @click.command()
@@ -26,7 +26,9 @@ from dasklab.model.nic import MODELS
 @click.option("--diff", is_flag=True, help="Print each difference.")
 @click.option("--only", type=click.Choice(["provision", "configure"]), help="Do only this part.")
 @click.option("--guests", type=click.Choice(list(MODELS)), help="Kind of guest, also for all later commands.")
-def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, guests: str | None) -> None:
+def up(
+    inventory: Path, root: Path, check: bool, diff: bool, only: str | None, guests: GuestKind | None
+) -> None:
     """Build the lab, or change it to match the inventory.
 
     Measures a baseline at the end, unless this lab has one.
@@ -45,13 +47,11 @@ def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, g
         measure(lab, root)
 
 
-def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: str | None) -> None:
+def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: GuestKind | None) -> None:
     options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
     if not check and (guests or only != "configure"):
-        if guests == "vm" or (guests is None and _has_virtual_machines(lab)):
-            run_endpoint_program(
-                lab, "endpoint_check"
-            )  # says if machines will be emulated, and the alternative
+        kinds: tuple[GuestKind, ...] | None = (guests,) if guests else None
+        _print_notes(local_host.require(lab, kinds))
         run_endpoint_program(
             lab, "endpoint_start"
         )  # here, so that its progress is visible; makes the state folder
@@ -66,8 +66,11 @@ def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: st
     play(f"{only or 'lab'}.yml", lab, [*options, "--skip-tags", "baseline"])
 
 
-def _has_virtual_machines(lab: Inventory) -> bool:
-    return any((lab.optional(host, "lab_guests") or "vm") == "vm" for host in lab.hosts())
+def _print_notes(checked: local_host.HostCheck | None) -> None:
+    """Print what to expect of this machine: whether it emulates, and what its kernel lacks."""
+    for line in checked.findings if checked else ():
+        if line.status == "note":
+            click.echo(f"note  {line.text}")
 
 
 def _require_all_machines(lab: Inventory) -> None:

@@ -21,17 +21,18 @@ WITHOUT_NODE_SSH = (
 )
 
 
-def examine(inventory: Inventory) -> Iterator[Finding]:
-    """Check the controller, the inventory and the endpoint, quick checks first."""
+def examine(inventory: Inventory, *, endpoint: bool = True) -> Iterator[Finding]:
+    """Check the controller, the inventory and, unless it is not running, the endpoint; quick checks first."""
     yield from _tools()
     hosts = inventory.hosts("lab")
     if not inventory.has(hosts[0], "proxmox"):
         yield Finding(f"inventory {inventory.path}: {', '.join(hosts)} (machines that exist already)", True)
         return
     try:
-        requirements, settings = _requirements(inventory), inventory.value(hosts[0], "proxmox")
+        requirements = _requirements(inventory) if endpoint else None
         yield Finding(f"inventory {inventory.path}: {len(hosts)} machines", True)
-        yield from preflight.endpoint(requirements, settings)
+        if requirements:
+            yield from preflight.endpoint(requirements, inventory.value(hosts[0], "proxmox"))
     except LabError as error:
         yield Finding(error.message, False, (error.hint,) if error.hint else ())
     yield from _node_ssh(inventory)

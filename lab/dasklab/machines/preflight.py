@@ -25,11 +25,15 @@ AS_ROOT = "as root on a node (these lines may be run again):"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check; ``fix`` are lines that say how to fix it, none if it is ``ok``."""
+    """The result of one check; ``fix`` are lines that say how to fix it, none if it is ``ok``.
+
+    A note is ``ok``, too: nothing needs it, but it says what to expect.
+    """
 
     text: str
     ok: bool
     fix: tuple[str, ...] = ()
+    is_note: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LINE_RATE_MBIT = 10_000  # the assumed rate of a link without a cap
 SUPER_FRAME = 70_000  # bytes of the largest packet with segmentation offload: 64 KiB and headers
+KERNEL_FEATURES = {"netem": "netem", "police": "policer (act_police)"}  # what a kernel may lack -> for people
 QUEUES = ("netem", "tbf")  # the queue disciplines that can impair a link
 
 
@@ -113,6 +114,16 @@ def queued(link: Mapping[str, Any]) -> dict[str, float]:
 def needs_netem(amounts: Mapping[str, float]) -> bool:
     """Whether a queue must be netem. For a rate alone tbf is enough, which more kernels have."""
     return any(value for key, value in amounts.items() if key != "rate_mbit")
+
+
+def kernel_features(link: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a link needs of the kernel besides token buckets: ``netem``, ``police``.
+
+    A token bucket replaces a policer, but not on a link that also queues frames.
+    """
+    waiting = queued(link)
+    polices = link["policer"] and link["rate_mbit"] and any(waiting.values())
+    return ("netem",) * needs_netem(waiting) + ("police",) * bool(polices)
 
 
 def tc_words(amounts: Mapping[str, float], frames: int, mtu: int) -> list[str]:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from dasklab.model import packages
 from dasklab.model.document import Document
+from dasklab.model.impairments import KERNEL_FEATURES, kernel_features
 from dasklab.model.link import Link
 from dasklab.model.nic import MODELS, GuestKind, NicOverride, NicSettings
 from dasklab.model.settings import Scalar, Settings, SharedSettings
@@ -25,6 +26,7 @@ class Setup(Strict):
         nics: the lab NIC of each host; empty if no hypervisor makes the hosts.
         offloads: the offloads that the inventory requires; other offloads stay as the driver sets them.
         bridge: whether there is a lab bridge whose mode can be set.
+        kernel_lacks: what the kernel of guests of a kind is known to lack: ``netem``, ``police``.
         simulated: where the costs come from, if the lab is a simulated one.
     """
 
@@ -34,7 +36,12 @@ class Setup(Strict):
     nics: dict[str, NicSettings] = {}
     offloads: dict[str, dict[str, bool]] = {}
     bridge: bool = True
+    kernel_lacks: dict[GuestKind, tuple[str, ...]] = {}
     simulated: SimulatedSetup | None = None
+
+    def is_same_lab(self, other: Setup) -> bool:
+        """Whether both describe the same lab. What its kernel lacks may have become known in between."""
+        return self.model_copy(update={"kernel_lacks": other.kernel_lacks}) == other
 
     def for_kind(self, kind: GuestKind) -> Setup:
         """Return the same lab with guests of one kind."""
@@ -64,6 +71,7 @@ class Setup(Strict):
         yield from self._missing_models(requested)
         if requested.bridge == "flooding" and not self.bridge:
             yield "bridge flooding: these machines have no hypervisor whose bridge could be set"
+        yield from self._missing_kernel_features(requested)
         yield from packages.unsupported(requested.packages)
         if self.simulated:
             yield from self.simulated.unsupported(requested)
@@ -81,6 +89,17 @@ class Setup(Strict):
         kinds = {guest.kind for guest in requested.guests.values()}
         for kind in sorted(kinds - {*self.kinds, *self.guests.values()}):
             yield f"guests of kind {kind}: the inventory names no image for them"
+
+    def _missing_kernel_features(self, requested: Settings) -> Iterator[str]:
+        kinds = self.requested_guests(requested)
+        lacking = {
+            name: None
+            for host, link in requested.links.items()
+            for name in kernel_features(link.model_dump())
+            if host in kinds and name in self.kernel_lacks.get(kinds[host], ())
+        }
+        for name in lacking:
+            yield f"this kernel has no {KERNEL_FEATURES[name]}; use virtual machines"
 
     def _missing_models(self, requested: Settings) -> Iterator[str]:
         kinds = self.requested_guests(requested)

@@ -164,6 +164,7 @@ def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds:
             "guests": {
                 host: measured.guests.get(host, measured.guests[first]) for host in names if measured.guests
             },
+            "kernel_lacks": {},
             "simulated": SimulatedSetup(
                 origin=str(path),
                 workloads=tuple(entry.workload for entry in calibrations.workloads),

@@ -65,9 +65,9 @@ class ActiveRun:
 
     def remaining_s(self) -> float:
         """Estimate how long the pending trials will take, from the finished trials or else from the plan."""
-        attempts = store.attempts(self.directory)
-        durations_s = [attempt.wall_s for attempt in attempts if not attempt.exit_status]
-        pending = self.pending()
+        results = [store.need(Result, trial) for trial in store.finished(self.directory)]
+        durations_s = [result.wall_s for result in results if result.status in ("ok", "invalid")]
+        pending = [trial for trial in self.pending() if not trial.unsupported]
         if durations_s:
             return float(len(pending) * median(durations_s))
         simulated = self.setup.simulated is not None
@@ -125,20 +125,19 @@ def resume(directory: Path, setup: Setup | None = None, *, again: bool = False) 
         LabError: the inventory has changed, or this version of dasklab plans other trials.
     """
     document = store.read_run(directory)
-    setup = setup or document.setup
-    if document.setup != setup:
+    if setup and not document.setup.is_same_lab(setup):
         raise LabError(
             f"{directory}: the inventory has changed since this run started",
             "restore the inventory or start a new run; trials of different labs cannot be compared",
         )
     experiment = store.experiment(document)
-    trials = plan(document.name, experiment, setup, seed=document.seed, only=document.only)
+    trials = plan(document.name, experiment, document.setup, seed=document.seed, only=document.only)
     if tuple(trial.trial for trial in trials) != document.order:
         raise LabError(
             f"{directory}: this version of dasklab plans other trials than the version that started the run",
             f"git checkout {document.git_revision}, or start a new run",
         )
-    return ActiveRun(directory, document.name, experiment, trials, setup, again)
+    return ActiveRun(directory, document.name, experiment, trials, document.setup, again)
 
 
 def execute(
@@ -185,7 +184,8 @@ def _measure(
     watch: Callable[[Trial, str], None],
     wait: Callable[[], None],
 ) -> None:
-    wait()
+    if not trial.unsupported:
+        wait()
     watch(trial, "running")
     exit_status = _attempt(run.directory / trial.trial, trial, lab)
     watch(trial, verdict.assess(run.directory)[trial.trial].status)

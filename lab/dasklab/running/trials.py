@@ -125,6 +125,8 @@ def estimate_s(trial: Trial, run_s: float, simulated: bool = False) -> float:
         run_s: how long one run of its workload takes. Links are probed one after the other.
         simulated: whether it is simulated; the estimate is then a constant.
     """
+    if trial.unsupported:
+        return 0.0
     if simulated:
         return SIMULATED_TRIAL_S
     kind: GuestKind = "vm" if "vm" in trial.guests.values() else "container"

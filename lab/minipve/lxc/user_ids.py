@@ -6,6 +6,7 @@ An instance of minipve chooses a range of the host's user IDs at its first conta
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -78,6 +79,29 @@ def read(file: Path) -> list[tuple[str, int, int]]:
     ]
 
 
+def require_own_range() -> None:
+    """Raise UserError, with what helps, if an ordinary user has no range of IDs to build an image with."""
+    if os.geteuid() == 0:
+        return
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    allocations = {file: read(file) for file in _ALLOCATIONS}
+    lacking = [str(file) for file, rows in allocations.items() if not _has_range(rows, user)]
+    if lacking:
+        start = choose(
+            *([row for row in rows if row[0] not in ("root", "0")] for rows in allocations.values())
+        )
+        last = start + COUNT - 1
+        files = " and ".join(lacking)
+        raise UserError(
+            f"building the guests' image needs {COUNT} user IDs, and {user} has none in {files}",
+            f"sudo usermod --add-subuids {start}-{last} --add-subgids {start}-{last} {user}",
+        )
+
+
+def _has_range(rows: list[tuple[str, int, int]], user: str) -> bool:
+    return any(name in (user, str(os.geteuid())) and count >= COUNT for name, _, count in rows)
+
+
 def require_namespaces() -> None:
     """Raise UserError, with what helps, if user namespaces are not available."""
     if not Path("/proc/self/ns/user").exists():
@@ -94,4 +118,4 @@ def require_namespaces() -> None:
 def require_root() -> None:
     """Raise UserError unless the endpoint is root of the host: only root can mount and change owners."""
     if os.geteuid() != 0 or Path("/proc/self/uid_map").read_text().split()[2] == "1":
-        raise UserError("containers need an endpoint that was started as root: sudo minipve serve")
+        raise UserError("containers need root: use sudo, or virtual machines")

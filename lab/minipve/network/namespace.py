@@ -23,12 +23,18 @@ from minipve.user_error import UserError
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 HOLD = ["sleep", "infinity"]
-_TRAFFIC_CONTROL = {
-    "delay, jitter, loss, reordering (sch_netem)": "tc qdisc add dev lo root netem delay 1ms",
-    "policer (act_police; a token bucket without a queue replaces it)": "tc qdisc add dev lo ingress && "
-    "tc filter add dev lo parent ffff: matchall action police rate 1mbit burst 10k drop",
+TRAFFIC_CONTROL = {
+    "netem": (
+        "no netem (delay, jitter, loss, reordering); virtual machines have it in their own kernel",
+        "tc qdisc add dev lo root netem delay 1ms",
+    ),
+    "police": (
+        "no policer (act_police); a token bucket without a queue replaces it",
+        "tc qdisc add dev lo ingress && "
+        "tc filter add dev lo parent ffff: matchall action police rate 1mbit burst 10k drop",
+    ),
 }
-"""What a container's link may need of the kernel, and a command that tries it."""
+"""What a container's link may need of the kernel -> what its absence means, and a command that tries it."""
 SET_UP = """
 ip link set lo up || exit 1
 for scope in all default; do
@@ -126,16 +132,29 @@ def create_words(rootless: bool) -> list[str]:
     return ["unshare", *user, "--net", "--", "/bin/sh", "-c", f"{SET_UP}exec {' '.join(HOLD)}"]
 
 
-def missing_impairments() -> str:
-    """Name what this kernel cannot do to a container's link, tried in a new namespace; "" if nothing."""
+def missing_impairments() -> list[str]:
+    """Return the names in TRAFFIC_CONTROL that this kernel cannot do, each tried in a new namespace."""
+    return [name for name, (_, line) in TRAFFIC_CONTROL.items() if _try(line).returncode]
+
+
+def require_network() -> None:
+    """Raise UserError, with what helps, if this user cannot create a network namespace."""
+    attempt = _try("true")
+    if attempt.returncode:
+        raise _refused(attempt.stderr, rootless=os.geteuid() != 0)
+
+
+def can_create() -> bool:
+    """Return whether this user can create a network namespace, in which the kernel can be tried."""
+    return not (process.which("unshare") is None or process.which("tc") is None or _try("true").returncode)
+
+
+def _try(line: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a line of shell in a network namespace that ends with it."""
     user = ["--user", "--map-root-user"] if os.geteuid() != 0 else []
-    unshare = ["unshare", *user, "--net", "/bin/sh", "-c"]
-    missing = [
-        name
-        for name, line in _TRAFFIC_CONTROL.items()
-        if subprocess.run([*unshare, line], capture_output=True).returncode
-    ]
-    return f"this kernel has no {', no '.join(missing)}" if missing else ""
+    return subprocess.run(
+        ["unshare", *user, "--net", "/bin/sh", "-c", line], capture_output=True, env=_environment()
+    )
 
 
 def require_tun() -> None:
@@ -179,12 +198,12 @@ def _start_holder(paths: Paths, words: list[str], rootless: bool) -> int:
         stderr=subprocess.PIPE,
         start_new_session=True,
         cwd="/",
-        env={**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"},
+        env=_environment(),
     )
     assert holder.stdout is not None and holder.stderr is not None
     with holder.stdout as output, holder.stderr as errors:
         if output.readline() != b"ready\n":
-            raise UserError(f"no network namespace: {_last_line(errors.read())}", _remedy(rootless))
+            raise _refused(errors.read(), rootless)
     process.remember(holder.pid, holder_file(paths))
     holder.returncode = 0  # it outlives us on purpose: no ResourceWarning when the handle goes
     return holder.pid
@@ -193,6 +212,16 @@ def _start_holder(paths: Paths, words: list[str], rootless: bool) -> int:
 def _rootless_of(pid: int) -> bool:
     """Whether a process is in a user namespace from `create_words`, which maps a single user id."""
     return Path(f"/proc/{pid}/uid_map").read_text().split()[2] == "1"
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment with the folders of tc and ip, which a user's PATH may lack."""
+    return {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
+
+
+def _refused(output: bytes, rootless: bool) -> UserError:
+    """Return the error for a namespace that was not created, from what unshare printed."""
+    return UserError(f"no network namespace: {_last_line(output)}", _remedy(rootless))
 
 
 def _remedy(rootless: bool) -> str:

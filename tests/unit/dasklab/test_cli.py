@@ -19,7 +19,7 @@ from dasklab import cli
 from dasklab.cli import COMMANDS, main
 from dasklab.commands import playbooks, up
 from dasklab.commands.json_documents import CheckedLab
-from dasklab.machines import presence
+from dasklab.machines import local_host, presence
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.proxmox import Resource
 from dasklab.model import experiment
@@ -227,6 +227,7 @@ def test_unreachable_machines_come_with_a_hint(
 ) -> None:
     monkeypatch.setattr(playbook, "run", unreachable)
     monkeypatch.setattr(up, "run_endpoint_program", lambda *_: None)
+    monkeypatch.setattr(local_host, "require", lambda *_: None)
     monkeypatch.setattr(up, "_build_image", lambda *_: None)
     monkeypatch.setattr(presence, "require_endpoint", lambda *_: None)
     result = run(*argv)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from minipve import check, process
 from minipve.cli import minipve
+from minipve.lxc import support, user_ids
 from minipve.network import namespace
 from minipve.paths import Paths
 from minipve.user_error import UserError
@@ -20,8 +23,10 @@ HOW_TO = (Path(__file__).parents[3] / "docs/how-to/minipve.md").read_text()
 
 @pytest.fixture
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
-    monkeypatch.setattr(namespace, "missing_impairments", lambda: "")
+    monkeypatch.setattr(namespace, "missing_impairments", list)
     monkeypatch.setattr(namespace, "require_tun", lambda: None)
+    monkeypatch.setattr(namespace, "require_network", lambda: None)
+    monkeypatch.setattr(namespace, "can_create", lambda: True)
     return Paths(tmp_path / "state", tmp_path / "cache")
 
 
@@ -37,7 +42,7 @@ def test_every_program_has_a_package() -> None:
 def test_programs_of_virtual_machines_are_required(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "qemu-system-x86_64", "qemu-img")
     report = check.check(paths)
-    assert "missing  virtual machines: qemu-img, qemu-system-x86_64" in report.lines
+    assert "missing  not installed: qemu-img, qemu-system-x86_64 (virtual machines)" in report.lines
     assert (report.packages, report.usable) == (["qemu-system-x86", "qemu-utils"], False)
 
 
@@ -45,7 +50,7 @@ def test_programs_of_containers_are_optional(paths: Paths, monkeypatch: pytest.M
     without(monkeypatch, "lxc-start", "lxc-usernsexec", "mmdebstrap", "qemu-system-x86_64")
     monkeypatch.setattr(check, "REQUIRED", ("endpoint",))
     report = check.check(paths)
-    assert "missing  containers: lxc-start, lxc-usernsexec" in report.lines
+    assert "missing  not installed: lxc-start, lxc-usernsexec (containers)" in report.lines
     assert (report.packages, report.usable) == (["lxc", "mmdebstrap", "qemu-system-x86"], True)
 
 
@@ -66,6 +71,71 @@ def test_command_prints_the_apt_line_and_fails(paths: Paths, monkeypatch: pytest
     result = CliRunner().invoke(minipve, ["check"])
     assert result.exit_code == 1
     assert result.stdout.endswith("\napt install iproute2 qemu-system-x86\n")
+
+
+def test_only_the_needs_of_the_requested_guests_are_checked(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch, "qemu-system-x86_64", "xorriso")
+    monkeypatch.setattr(support, "problem", lambda: "")
+    assert check.check(paths, ["container"]).usable
+    report = check.check(paths, ["vm"])
+    assert (report.usable, report.packages) == (False, ["qemu-system-x86", "xorriso"])
+    assert not any("containers" in line for line in report.lines)
+
+
+def test_containers_without_root_are_missing_and_not_ok(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch)
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    monkeypatch.setattr(user_ids, "read", lambda file: [])
+    report = check.check(paths, ["container"])
+    assert [line for line in report.lines if not line.startswith("ok")] == [
+        "missing  containers need root: use sudo, or virtual machines",
+        "note     guests' image: not built yet; that takes minutes: minipve image",
+    ]
+    assert "ok       containers" not in report.lines
+    assert not report.usable
+
+
+def test_user_without_ids_cannot_build_the_image(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch)
+    monkeypatch.setattr(check, "_add_accelerator", lambda *_: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    monkeypatch.setattr(user_ids, "read", lambda file: [("other", 100_000, 65_536)])
+    [missing] = [line for line in check.check(paths, ["vm"]).lines if line.startswith("missing")]
+    assert missing.splitlines()[1] == (
+        "  sudo usermod --add-subuids 165536-231071 --add-subgids 165536-231071 nobody"
+    )
+    assert check.check(paths).usable, "an image may exist elsewhere"
+    monkeypatch.setattr(user_ids, "read", lambda file: [("nobody", 100_000, 65_536)])
+    assert check.check(paths, ["vm"]).usable
+
+
+def test_json_has_what_the_kernel_lacks(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "qemu-system-x86_64")
+    monkeypatch.setattr(namespace, "missing_impairments", lambda: ["netem"])
+    monkeypatch.setenv("MINIPVE_STATE", str(paths.state))
+    printed = json.loads(CliRunner().invoke(minipve, ["check", "--json"]).stdout)
+    assert (printed["kernel_lacks"], printed["packages"]) == (["netem"], ["qemu-system-x86"])
+    assert any(finding["text"].endswith("in their own kernel") for finding in printed["findings"])
+
+
+@pytest.mark.parametrize("rootless", [False, True])
+def test_kernel_is_tried_with_the_programs_of_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rootless: bool
+) -> None:
+    """A user's PATH has no /usr/sbin; without it, tc would be missing and netem seem to be."""
+    words = tmp_path / "unshare"
+    words.write_text(
+        f'#!/bin/sh\necho "$@" >>{tmp_path}/words\ncase $PATH in */usr/sbin*) ;; *) exit 1;; esac\n'
+    )
+    words.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000 if rootless else 0)
+    assert namespace.missing_impairments() == []
+    assert ("--map-root-user" in (tmp_path / "words").read_text()) == rootless
 
 
 def packages(*purposes: str) -> set[str]:

@@ -18,7 +18,7 @@ from dasklab.model.experiment import Experiment
 from dasklab.model.files import Campaign
 from dasklab.model.trial import Setup
 from dasklab.results.storage import store
-from dasklab.running import driver, setup
+from dasklab.running import capabilities, driver, setup
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
 from tests.unit.dasklab.predict.samples import CALIBRATION
@@ -44,7 +44,7 @@ def advise(measured: Path, monkeypatch: pytest.MonkeyPatch) -> Advise:
 
     def run(*argv: str, lab: FakeLab | None = None, here: Setup = SETUP) -> str:
         monkeypatch.setattr(progress, "AnsibleLab", lambda _: lab)
-        monkeypatch.setattr(progress, "setup_of", lambda _: here)
+        monkeypatch.setattr(capabilities, "setup_of", lambda _: here)
         monkeypatch.setattr(setup, "setup_of", lambda _: here)
         results = ["--results", str(measured.parents[1])]
         result = CliRunner().invoke(main, ["advise", str(measured), "--seeds", "3", *argv, *results])

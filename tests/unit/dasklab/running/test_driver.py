@@ -308,3 +308,21 @@ def test_baseline_is_the_first_supported_cell() -> None:
         ends = {(t.cell, t.baseline) for t in trials if t.block == block and (t.baseline or t.null)}
         assert ends == {("nic=veth", True), ("nic=veth", False)}
     assert [trial.unsupported for trial in trials if trial.cell == "nic=veth"] == [()] * 8
+
+
+def test_trials_that_are_not_supported_take_no_time(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    setup = SETUP.for_kind("container").model_copy(update={"kernel_lacks": {"container": ("netem",)}})
+    run = driver.start(tmp_path, "x", sweep, setup, quick=False)
+    supported = [trial for trial in run.trials if not trial.unsupported]
+    assert len(supported) == len(run.trials) / 2, "baseline and null trial"
+    assert run.remaining_s() == sum(estimate_s(trial, sweep.run_s) for trial in supported)
+    waits: list[str] = []
+    driver.execute(run, FakeLab(), lambda trial, state: None, lambda: waits.append("for a quiet node"))
+    assert len(waits) == len(supported)
+
+
+def test_run_is_resumed_when_the_kernel_is_known_by_now(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    setup = SETUP.for_kind("container")
+    run = driver.start(tmp_path, "x", sweep, setup, quick=False)
+    known = setup.model_copy(update={"kernel_lacks": {"container": ("netem",)}})
+    assert driver.resume(run.directory, known).trials == run.trials
