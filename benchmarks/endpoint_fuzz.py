@@ -7,10 +7,13 @@ Callers: root with ticket and token, the lab's token, a token with few privilege
 one with wrong credentials. Meanwhile hundreds of connections stay silent, a guest agent answers at random,
 some JSON is nested deeply, and images with the same UUID boot.
 
-Faults are: an answer that contains a Python error or is not HTTP; a traceback in the endpoint's log; memory
-that grows in the second half, when caches are full; a machine that boots another one's kernel; a leftover
-process or file. The program prints each kind of fault once, and a line of figures. The exit status is 1 if
-there is a fault.
+First, on an instance of two nodes, each right of each method that writes is withheld once (the rights sweep):
+the answer must be 403.
+
+Faults are: a call that is not refused for the right that its caller lacks; an answer that contains a Python
+error or is not HTTP; a traceback in the endpoint's log; memory that grows in the second half, when caches are
+full; a machine that boots another one's kernel; a leftover process or file. The program prints each kind of
+fault once, and a line of figures. The exit status is 1 if there is a fault.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +37,7 @@ sys.path[0] = str(ROOT)
 
 from minipve import process  # noqa: E402
 
-from tests.contract import fuzzing, hostile_peers  # noqa: E402
+from tests.contract import fuzzing, hostile_peers, rights  # noqa: E402
 from tests.contract.endpoint import Endpoint  # noqa: E402
 
 STEP = 500  # requests between two clean-ups
@@ -45,6 +50,29 @@ STEPS_TO_TWINS = 5
 def minipve(*words: str) -> None:
     """Run a minipve command on the instance of the environment."""
     subprocess.run([sys.executable, "-m", "minipve", *words, "--instance", "fuzz"], check=True, cwd=ROOT)
+
+
+@contextmanager
+def instance(state: Path, *options: str) -> Iterator[Endpoint]:
+    """Yield the endpoint of a new instance, which is removed at the end."""
+    os.environ["MINIPVE_STATE"] = str(state)
+    minipve("serve", "--detach", "--unauthorized-delay", "0", *options)
+    try:
+        yield Endpoint.of_state(state, pool="fuzz")
+    finally:
+        minipve("stop", "--purge")
+
+
+def sweep_rights(endpoint: Endpoint) -> list[str]:
+    """Withhold each right once, print the figures, and return the faults."""
+    start, cases = time.monotonic(), rights.cases()
+    faults = rights.Sweeper(endpoint).faults()
+    methods = len({(case.verb, case.path) for case in cases})
+    duration_s = time.monotonic() - start
+    print(
+        f"rights sweep: {len(cases)} rights of {methods} methods in {duration_s:.0f} s; {len(faults)} faults"
+    )
+    return faults
 
 
 def memory_mib(endpoint: Endpoint) -> float:
@@ -179,17 +207,16 @@ def main() -> None:
     parser.add_argument("--parallel", type=int, default=4)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="endpoint-fuzz-") as name:
-        state = Path(name) / "state"
-        os.environ |= {"MINIPVE_STATE": str(state), "MINIPVE_CACHE": f"{name}/cache"}
-        minipve("serve", "--detach", "--unauthorized-delay", "0")
-        try:
-            endpoint = Endpoint.of_state(state, pool="fuzz")
-            images = hostile_peers.twin_images(Path(name))
-            faults = fuzz(endpoint, args.requests, args.seed, args.parallel, images)
+        os.environ["MINIPVE_CACHE"] = f"{name}/cache"
+        sweep_state, state = Path(name) / "rights", Path(name) / "state"
+        with instance(sweep_state, "--nodes", "2") as endpoint:
+            faults = sweep_rights(endpoint)
             faults += log_faults(endpoint)
-        finally:
-            minipve("stop", "--purge")
-        faults += left_behind(state)
+        with instance(state) as endpoint:
+            images = hostile_peers.twin_images(Path(name))
+            faults += fuzz(endpoint, args.requests, args.seed, args.parallel, images)
+            faults += log_faults(endpoint)
+        faults += left_behind(sweep_state) + left_behind(state)
     for fault, count in Counter(faults).most_common(40):
         print(f"{count} x {fault}")
     raise SystemExit(1 if faults else 0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from minipve import firewall
+from minipve.access import rights
 from minipve.access.permit import Permit
 from minipve.config.kinds import Kind
 from minipve.errors import ApiError, denied
@@ -33,17 +34,19 @@ def is_elsewhere(node: Node, target: str | None) -> bool:
 
 def check_allocate(permit: Permit, vmid: int, pool: str | None) -> None:
     """Raise 403 unless the caller may create the VMID, by a privilege on it or on the new guest's pool."""
-    if not permit.has(f"/vms/{vmid}", ["VM.Allocate"]) and not (
-        pool and permit.has(f"/pool/{pool}", ["VM.Allocate"])
-    ):
+    right = rights.NEW_GUEST
+    paths = [right.path.format(vmid=vmid), *([f"/pool/{pool}"] if pool else [])]
+    if not any(permit.has(path, right.privileges) for path in paths):
         raise denied()
 
 
-def check_bridge(permit: Permit, bridge: str | None, tag: int | None) -> None:
-    """Raise 403 without SDN.Use on the bridge (and VLAN) of a NIC."""
+def check_bridge(
+    permit: Permit, bridge: str | None, tag: int | None, right: rights.Right = rights.BRIDGE
+) -> None:
+    """Raise 403 without the right on the bridge (and VLAN) of a NIC."""
     if bridge:
         zone = permit.zone_of(bridge)
-        permit.need(f"/sdn/zones/{zone}/{bridge}" + (f"/{tag}" if tag else ""), ["SDN.Use"])
+        permit.need_right(right, zone=zone, bridge=bridge + (f"/{tag}" if tag else ""))
 
 
 def check_tags(permit: Permit, vmid: int) -> None:

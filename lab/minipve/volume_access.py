@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from minipve.access import rights
 from minipve.access.permit import Permit
 from minipve.config import drives, schema, validate
 from minipve.errors import ApiError, parameter_error
@@ -54,7 +55,7 @@ def check(call: Call, method: schema.Method) -> None:
             _check_source(call, ref)
         else:
             if method.verb == "DELETE":  # that takes more, and first
-                permit.need(f"/storage/{storage.NAME}", ["Datastore.Allocate"])
+                permit.need_right(rights.REMOVED_VOLUME, storage=storage.NAME)
             _check_existing(call, ref.volid, vmid)
             _check_content(ref)
 
@@ -79,7 +80,7 @@ def volumes(method: schema.Method, params: dict[str, Any]) -> Iterator[VolumeRef
 
 def _check_empty(permit: Permit, ref: VolumeReference) -> None:
     if ref.volid == "cdrom":  # the node's own drive
-        permit.need("/", ["Sys.Console"])
+        permit.need_right(rights.HOST_DRIVE)
 
 
 def _check_content(ref: VolumeReference) -> None:
@@ -117,7 +118,7 @@ def _check_mount(call: Call, volid: str, vmid: int | None) -> None:
 def _check_new(permit: Permit, volid: str) -> None:
     """Check the permission first, so that others do not learn which storages exist."""
     store = volid.partition(":")[0]
-    permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+    permit.need_right(rights.DISK_SPACE, storage=store)
     storage.check_exists(store)
 
 
@@ -128,20 +129,19 @@ def _check_source(call: Call, ref: VolumeReference) -> None:
         text = f"{ref.volid} has wrong type '{volume.content}' - needs to be 'images' or 'import'"
         raise parameter_error(**{ref.parameter: text})
     if volume.vmid is not None:
-        call.permit.need(f"/vms/{volume.vmid}", ["VM.Clone"])
+        call.permit.need_right(rights.IMPORTED_DISK, vmid=volume.vmid)
     else:
         _check_existing(call, ref.volid, None)
 
 
 def _check_existing(call: Call, volid: str, vmid: int | None) -> None:
     """Raise 403 unless the caller may use a volume for the guest ``vmid``, which may use its own."""
-    volume, path = storage.parse(volid), f"/storage/{storage.NAME}"
+    volume = storage.parse(volid)
     if volume.vmid is None:
-        if not call.permit.has(path, ["Datastore.Allocate"]):
-            call.permit.need(path, ["Datastore.AllocateSpace", "Datastore.Audit"], any_of=True)
+        call.permit.need_right(rights.FILE, storage=storage.NAME)
     elif volume.vmid != vmid and not _is_orphan_for(call, volume.vmid):
-        call.permit.need(path, ["Datastore.Audit"])
-        call.permit.need(f"/vms/{volume.vmid}", ["VM.Config.Disk"])
+        call.permit.need_right(rights.OTHERS_STORAGE, storage=storage.NAME)
+        call.permit.need_right(rights.OTHERS_DISK, vmid=volume.vmid)
 
 
 def _is_orphan_for(call: Call, vmid: int) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minipve.access.accounts import ROOT, Access, normalise_path
+from minipve.access.rights import Right
 from minipve.errors import ApiError, denied, parameter_error
 from minipve.lists import split_list
 
@@ -44,6 +45,12 @@ class Permit:
         privileges = self.access.privileges(self.authid, path) if path else {}
         missing = "|".join(privs) if any_of else next(p for p in privs if p not in privileges)
         raise denied(f"{path}, {missing}")
+
+    def need_right(self, right: Right, **names: object) -> None:
+        """Raise 403 without a right on an object. ``names`` fill the template of its path."""
+        path = right.path.format_map(names)
+        if not (right.instead and self.has(path, right.instead)):
+            self.need(path, right.privileges, right.any_of)
 
     def need_vm(self, vmid: int, pool: str | None, privs: Iterable[str], any_of: bool = False) -> None:
         """Raise 403 unless the caller has the privileges on the VM, or on the pool of a new VM."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minipve import guests
+from minipve.access import rights
 from minipve.api import CT, check_first, route
 from minipve.config import container_nics
 from minipve.config.store import GuestConfig
@@ -36,9 +37,9 @@ def check_create(call: Call) -> None:
     """Check that the caller may create the container. The checks of its volumes follow."""
     vmid, pool, permit = call.vmid, call.get("pool"), call.permit
     if not call.get("unprivileged", 1):
-        permit.need("/", ["Sys.Modify"])
+        permit.need_right(rights.HOST_IDS)
     if call.get("ha-managed"):
-        permit.need("/", ["Sys.Console"])
+        permit.need_right(rights.HA)
     call.node.containers.check_free(vmid)
     cloudinit.check_key_lines(str(call.get("ssh-public-keys", "")))
     guests.check_pool(call.node, pool)
@@ -85,7 +86,7 @@ def _default_rootfs(call: Call) -> str:
     """Return the default root file system."""
     store = call.get("storage", storage.NAME)
     storage.check_exists(store)
-    call.permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+    call.permit.need_right(rights.DISK_SPACE, storage=store)
     return f"{store}:{options.DEFAULT_ROOTFS_GIB}"
 
 
@@ -133,7 +134,7 @@ def _check_copy(call: Call, source: GuestConfig) -> None:
         raise ApiError(f"snapshot '{call['snapname']}' does not exist")
     for nic in container_nics.of_config(source.options).values():
         guests.check_bridge(call.permit, nic.bridge, nic.tag)
-    call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
+    call.permit.need_right(rights.DISK_SPACE, storage=storage.NAME)
     if not full:
         volid = options.rootfs_volume(source.options)
         raise ApiError(f"Linked clone feature for '{volid}' is not available")
@@ -157,7 +158,7 @@ def resize(call: Call) -> str:
     config.check_digest(digest)
     if disk not in config.options:  # PVE parses a missing option as an empty text
         raise ApiError("format error", errors={"mp": MISSING, "volume": MISSING})
-    call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
+    call.permit.need_right(rights.DISK_SPACE, storage=storage.NAME)
     current, text = options.rootfs_bytes(config.options), str(call["size"])
     base = current if text.startswith("+") else 0
     size = storage.checked_size(storage.size_bytes(text.lstrip("+")) + base)

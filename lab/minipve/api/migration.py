@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from minipve import guests
+from minipve.access import rights
 from minipve.api import VM, route
 from minipve.config.validate import MISSING
 from minipve.errors import ApiError, parameter_error
 from minipve.image import storage
+from minipve.lists import split_list
 from minipve.node import Call
 from minipve.tasks import Task
 from minipve.vm import machines, migration
 
 _ROOT_ONLY = ("force", "migration_type", "migration_network")
-_SAME_STORAGE = (None, "1", storage.NAME, f"{storage.NAME}:{storage.NAME}")
+_IDENTITY = "1"  # as a target storage: each disk stays on the storage of the same name
+_SAME_STORAGE = (None, _IDENTITY, storage.NAME, f"{storage.NAME}:{storage.NAME}")
 
 
 @route("GET", f"{VM}/migrate")
@@ -31,6 +34,7 @@ def migrate(call: Call) -> str:
         raise parameter_error(target="target is local node.")
     for name in _ROOT_ONLY:
         call.permit.need_root_option(name, call.params)
+    _check_storages(call)
     call.node.vms.load(call.vmid).check_lock()
     if machines.running_pid(call.node, call.vmid):
         if call.get("online"):
@@ -44,3 +48,13 @@ def migrate(call: Call) -> str:
         migration.migrate(call.node, target, task, call.vmid)
 
     return call.start("qmigrate", call.vmid, work)
+
+
+def _check_storages(call: Call) -> None:
+    """Raise 403 unless the caller may place the disks on the storages that ``targetstorage`` names."""
+    targets = split_list(call.get("targetstorage", _IDENTITY))
+    if _IDENTITY not in targets:
+        call.permit.need_right(rights.MOVED_DISKS, vmid=call.vmid)
+    for target in targets:
+        if target != _IDENTITY:
+            call.permit.need_right(rights.DISK_SPACE, storage=target.rpartition(":")[2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from minipve.access import rights
 from minipve.api import VM, route
 from minipve.errors import ApiError
 from minipve.node import Call
@@ -21,7 +22,7 @@ def monitor(call: Call) -> str:
     if not words:
         raise ApiError(f"unexpected command '{call['command']}'")
     if words[0] not in _READ_ONLY:
-        call.permit.need("/", ["Sys.Modify"])
+        call.permit.need_right(rights.MONITOR)
         raise ApiError(f"command '{words[0]}' is not supported here, only {', '.join(_READ_ONLY)}")
     call.node.vms.load(call.vmid)
     try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from minipve import cluster
+from minipve.access import rights
 from minipve.api import route
 from minipve.config.kinds import LXC, Kind
 from minipve.config.store import GuestConfig
@@ -67,10 +68,12 @@ def _start(node: Node, vmid: int, start: Callable[[Node, Task, int], None], task
 
 def _check_permission(call: Call) -> None:
     """Raise 403 unless the caller may start and stop the selected guests."""
-    if not call.permit.has("/", ["VM.PowerMgmt"]):
-        paths = [f"/vms/{vmid}" for vmid in split_list(call.get("vms", ""))]
-        for path in paths or ["/"]:
-            call.permit.need(path, ["VM.PowerMgmt"])
+    right, selected = rights.EACH_GUEST, split_list(call.get("vms", ""))
+    if not selected:
+        call.permit.need("/", right.privileges)
+    elif not call.permit.has("/", right.privileges):
+        for vmid in selected:
+            call.permit.need_right(right, vmid=vmid)
 
 
 def _run(call: Call, task: Task, kind: Kind, name: str, vmid: int, work: Callable[[Task], None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minipve.access import rights
 from minipve.api import route
 from minipve.errors import ApiError, error_prefix
 from minipve.image import storage
@@ -76,10 +77,10 @@ def update(call: Call) -> None:
         if "comment" in call.params:
             pool["comment"] = call["comment"]
         for vmid in map(int, split_list(call.get("vms", ""))):
-            call.permit.need(f"/vms/{vmid}", ["Permissions.Modify", "VM.Allocate"], any_of=True)
+            call.permit.need_right(rights.POOL_GUEST, vmid=vmid)
             _change_vm(call, data, pool, vmid)
         for store in split_list(call.get("storage", "")):
-            call.permit.need(f"/storage/{store}", ["Permissions.Modify", "Datastore.Allocate"], any_of=True)
+            call.permit.need_right(rights.POOL_STORAGE, storage=store)
             _change_member(pool["storage"], store, f"Storage '{store}'", bool(call.get("delete")))
 
 
@@ -88,7 +89,7 @@ def _change_vm(call: Call, data: dict[str, Any], pool: dict[str, Any], vmid: int
     if other and not call.get("delete"):
         if not call.get("allow-move"):
             raise ApiError(f"VM {vmid} belongs already to pool '{other}' and 'allow-move' is not set")
-        call.permit.need(f"/pool/{other}", ["Pool.Allocate"])
+        call.permit.need_right(rights.PRESENT_POOL, pool=other)
         data["pools"][other]["vms"].remove(vmid)
     _change_member(pool["vms"], vmid, f"VM {vmid}", bool(call.get("delete")))
 

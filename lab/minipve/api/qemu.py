@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from minipve import guests
+from minipve.access import rights
 from minipve.api import VM, check_first, route
 from minipve.config import drives, nics
 from minipve.config.store import GuestConfig
@@ -43,11 +44,11 @@ def check_create(call: Call) -> None:
     vmid, pool, permit = call.vmid, call.get("pool"), call.permit
     guests.check_pool(call.node, pool)
     if store := call.get("storage"):
-        permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+        permit.need_right(rights.DISK_SPACE, storage=store)
     if call.get("ha-managed"):
-        permit.need("/", ["Sys.Console"])
+        permit.need_right(rights.HA)
     if call.get("start"):
-        permit.need_vm(vmid, pool, ["VM.PowerMgmt"])
+        permit.need_vm(vmid, pool, rights.STARTED_GUEST.privileges)
     guests.check_allocate(permit, vmid, pool)
 
 
@@ -116,9 +117,11 @@ def resize(call: Call) -> str:
     call.permit.need_root_option("skiplock", call.params)
     call.node.vms.load(call.vmid)
     slot, size, digest = call["disk"], call["size"], call.get("digest")
-    return call.start(
-        "resize", call.vmid, lambda task: lifecycle.resize(call.node, task, call.vmid, slot, size, digest)
-    )
+
+    def work(task: Task) -> None:
+        lifecycle.resize(call.node, call.permit, task, call.vmid, slot, size, digest)
+
+    return call.start("resize", call.vmid, work)
 
 
 @route("POST", f"{VM}/move_disk")
@@ -131,7 +134,7 @@ def move(call: Call) -> str:
     if "storage" not in call.params:
         raise parameter_error(storage=MISSING)
     storage.check_exists(call["storage"])
-    call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
+    call.permit.need_right(rights.DISK_SPACE, storage=storage.NAME)
     if call["disk"] not in config.options:
         raise ApiError(f"disk '{call['disk']}' does not exist")
     if drives.is_cdrom(drives.parse(call["disk"], config.options[call["disk"]])):
@@ -180,4 +183,4 @@ def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
     if any(":" in drive["file"] for _, drive in drives.of(source_options)):
         target = call.get("storage", storage.NAME)
         storage.check_exists(target)
-        call.permit.need(f"/storage/{target}", ["Datastore.AllocateSpace"])
+        call.permit.need_right(rights.DISK_SPACE, storage=target)

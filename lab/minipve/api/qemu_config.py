@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minipve import guests
+from minipve.access import rights
 from minipve.api import VM, route
 from minipve.config import drives
 from minipve.config import pending as waiting
@@ -124,7 +125,7 @@ def _check_dropped_drives(call: Call, config: GuestConfig, names: list[str]) -> 
             if value is not None and (drives.is_slot(name) or name.startswith("unused")):
                 options.check_drive(call.permit, call.vmid, None, drives.parse(name, value))
         if name.startswith("unused"):
-            call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
+            call.permit.need_right(rights.DISK_SPACE, storage=storage.NAME)
 
 
 def _change(call: Call, task: Task) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from minipve.access import rights
 from minipve.access.accounts import ROOT
 from minipve.api import network, route
 from minipve.errors import ApiError, UnreachedError, error_prefix
@@ -155,7 +156,7 @@ def change_vnet(call: Call) -> None:
     """Change a vnet. An apply brings the change into force."""
     need_vnet(call, call.node.sdn.data)
     if "zone" in call.params:
-        call.permit.need(f"/sdn/zones/{call['zone']}", ["SDN.Allocate"])
+        call.permit.need_right(rights.NEW_ZONE, zone=call["zone"])
     with editing(call, "update sdn vnet object failed") as draft:
         need_vnet(call, draft)  # again: it may have moved since
         old_zone = draft[VNETS][call["vnet"]]["zone"]
@@ -186,8 +187,7 @@ def need_vnet(call: Call, draft: Document) -> None:
     """Raise 500 when the vnet does not exist, 403 when the caller may not change it."""
     if call["vnet"] not in draft[VNETS]:
         raise no_vnet(call)
-    row = {"vnet": call["vnet"], **draft[VNETS][call["vnet"]]}
-    call.permit.need(acl_path(row), ["SDN.Allocate"])
+    call.permit.need_right(rights.VNET, zone=draft[VNETS][call["vnet"]]["zone"], vnet=call["vnet"])
 
 
 def _check_vnet(name: str, options: Options, draft: Mapping[str, Any]) -> None:

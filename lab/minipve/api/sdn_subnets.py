@@ -14,6 +14,7 @@ from minipve.api.sdn import (
     change_object,
     editing,
     invalid,
+    need_vnet,
     no_vnet,
     options_of,
     subnets_of,
@@ -26,14 +27,12 @@ from minipve.node import Call
 _ALL, _ONE = f"{VNET}/subnets", f"{VNET}/subnets/{{subnet}}"
 
 
-def _vnet(call: Call, privileges: tuple[str, ...]) -> Options:
-    """Return the vnet of a call, if the caller has any of ``privileges`` on it."""
+def _check_visible(call: Call) -> None:
+    """Raise 500 when the vnet does not exist, 403 when the caller may not see it."""
     vnets: dict[str, Options] = call.node.sdn.data[VNETS]
     if call["vnet"] not in vnets:
         raise no_vnet(call)
-    vnet = vnets[call["vnet"]]
-    call.permit.need(acl_path({"vnet": call["vnet"], **vnet}), privileges, any_of=True)
-    return vnet
+    call.permit.need(acl_path({"vnet": call["vnet"], **vnets[call["vnet"]]}), SEE, any_of=True)
 
 
 def _row(row: Options) -> Options:
@@ -55,14 +54,14 @@ def _is_of(vnet: str, row: Options) -> bool:
 @route("GET", _ALL)
 def index(call: Call) -> list[Options]:
     """Return the subnets of a vnet."""
-    _vnet(call, SEE)
+    _check_visible(call)
     rows = call.node.sdn.rows(SUBNETS, view_of(call)).values()
     return [_row(row) for row in rows if _is_of(call["vnet"], row)]
 
 
 @route("GET", _ONE)
 def read(call: Call) -> Options:
-    _vnet(call, SEE)
+    _check_visible(call)
     return _row(_of_vnet(call, call.node.sdn.rows(SUBNETS, view_of(call))))
 
 
@@ -79,8 +78,8 @@ def _of_vnet(call: Call, subnets: Mapping[str, Options]) -> Options:
 @route("POST", _ALL)
 def create(call: Call) -> None:
     """Add a subnet. An apply brings it into force."""
-    vnet = _vnet(call, ("SDN.Allocate",))
-    name = f"{vnet['zone']}-{call['subnet'].replace('/', '-')}"
+    need_vnet(call, call.node.sdn.data)
+    name = f"{call.node.sdn.data[VNETS][call['vnet']]['zone']}-{call['subnet'].replace('/', '-')}"
     with editing(call, "create sdn subnet object failed") as draft:
         if name in draft[SUBNETS]:
             raise ApiError(f"sdn subnet object ID '{name}' already defined")
@@ -91,7 +90,7 @@ def create(call: Call) -> None:
 @route("PUT", _ONE)
 def update(call: Call) -> None:
     """Change a subnet. An apply brings the change into force."""
-    _vnet(call, ("SDN.Allocate",))
+    need_vnet(call, call.node.sdn.data)
     with editing(call, "update sdn subnet object failed") as draft:
         _of_vnet(call, draft[SUBNETS])
         _check(call["subnet"], change_object(call, SUBNETS, call["subnet"], draft), draft)
@@ -100,7 +99,7 @@ def update(call: Call) -> None:
 @route("DELETE", _ONE)
 def delete(call: Call) -> None:
     """Remove a subnet. An apply brings the removal into force."""
-    _vnet(call, ("SDN.Allocate",))
+    need_vnet(call, call.node.sdn.data)
     with editing(call, "delete sdn subnet object failed") as draft:
         _of_vnet(call, draft[SUBNETS])
         del draft[SUBNETS][call["subnet"]]

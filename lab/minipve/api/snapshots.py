@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minipve.access import rights
 from minipve.api import VM, route
 from minipve.config import pending
 from minipve.errors import ApiError, parameter_error
@@ -81,7 +82,7 @@ def describe(call: Call) -> None:
 def rollback(call: Call) -> str:
     """Roll back to a snapshot (task ``qmrollback``). The VM is stopped, and started again with ``start``."""
     if call.get("start"):
-        call.permit.need(f"/vms/{call.vmid}", ["VM.PowerMgmt"])
+        call.permit.need_right(rights.STARTED_GUEST, vmid=call.vmid)
 
     def work(task: Task) -> None:
         snapshots.rollback(call.node, task.log, call.vmid, call["snapname"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minipve.access import rights
 from minipve.api import route
 from minipve.lists import split_list
 from minipve.node import Call, Reply
@@ -18,9 +19,9 @@ def _belongs(call: Call, fields: dict[str, Any]) -> bool:
     return call.permit.authid in (full, fields["user"])
 
 
-def _visible(call: Call, privilege: str = "Sys.Audit") -> None:
+def _visible(call: Call) -> None:
     if not _belongs(call, parse_upid(call["upid"])):
-        call.permit.need(f"/nodes/{call.node.name}", [privilege])
+        call.permit.need(f"/nodes/{call.node.name}", ["Sys.Audit"])
 
 
 @route("GET", "/nodes/{node}/tasks/{upid}/status")
@@ -41,7 +42,8 @@ def log(call: Call) -> Reply:
 @route("DELETE", "/nodes/{node}/tasks/{upid}")
 def stop(call: Call) -> None:
     """Ask a running task to stop."""
-    _visible(call, "Sys.Modify")
+    if not _belongs(call, parse_upid(call["upid"])):
+        call.permit.need_right(rights.OTHERS_TASK, node=call.node.name)
     call.node.tasks.interrupt(call["upid"])
 
 

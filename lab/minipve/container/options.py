@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minipve import guests
+from minipve.access import rights
 from minipve.access.permit import Permit
 from minipve.config import container_nics, schema, values
 from minipve.config.kinds import LXC
@@ -64,7 +65,8 @@ def check(
         else:
             permit.need_vm(vmid, pool, [privilege(name)])
         if _is_nic(name):
-            _check_bridges(permit, value, current.get(name, ""))
+            _check_bridge(permit, current.get(name, ""), rights.PRESENT_BRIDGE)
+            _check_bridge(permit, value, rights.BRIDGE)
         elif _is_mount(name) and value:
             _check_mount(name, value)
 
@@ -84,9 +86,10 @@ def _is_mount(name: str) -> bool:
     return re.fullmatch(r"rootfs|mp\d+", name) is not None
 
 
-def _check_bridges(permit: Permit, *nics: str) -> None:
-    for nic in map(container_nics.parse, filter(None, nics)):
-        guests.check_bridge(permit, nic.bridge, nic.tag)
+def _check_bridge(permit: Permit, text: str, right: rights.Right) -> None:
+    if text:
+        nic = container_nics.parse(text)
+        guests.check_bridge(permit, nic.bridge, nic.tag, right)
 
 
 def _check_mount(name: str, value: str) -> None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from minipve import firewall, guests
+from minipve.access import rights
 from minipve.access.permit import Permit
 from minipve.config import drives, nics
 from minipve.config.kinds import QEMU
@@ -116,7 +117,9 @@ def make_template(node: Node, task: Task, vmid: int) -> None:
         config.options["template"] = "1"
 
 
-def resize(node: Node, task: Task, vmid: int, slot: str, size: str, digest: str | None) -> None:
+def resize(
+    node: Node, permit: Permit, task: Task, vmid: int, slot: str, size: str, digest: str | None
+) -> None:
     """Grow a disk of a running or stopped VM, to a size (``8G``) or by an amount (``+1G``)."""
     with node.vms.changing(vmid) as config:
         config.check_digest(digest)
@@ -126,6 +129,7 @@ def resize(node: Node, task: Task, vmid: int, slot: str, size: str, digest: str 
         drive = drives.parse(slot, config.options[slot])
         if drives.is_cdrom(drive):
             raise ApiError("you can't resize a cdrom")
+        permit.need_right(rights.DISK_SPACE, storage=storage.NAME)
         file = node.storage.existing(drive["file"])
         old_bytes = (storage.image_facts(file) or {"virtual-size": 0})["virtual-size"]
         new_bytes = storage.size_bytes(size.lstrip("+")) + (old_bytes if size.startswith("+") else 0)

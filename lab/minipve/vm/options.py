@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minipve import guests, process
+from minipve.access import rights
 from minipve.access.permit import Permit
 from minipve.config import drives, nics, schema
 from minipve.config.store import check_line
@@ -50,7 +51,7 @@ def check(permit: Permit, vmid: int, pool: str | None, names: Iterable[str]) -> 
         else:
             raise ApiError(f"only root can set '{name}' config")
         if name == "startup":
-            permit.need("/", ["Sys.Modify"])
+            permit.need_right(rights.START_ORDER)
 
 
 def _privileges(name: str) -> list[str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from minipve.access import rights
 from minipve.access.permit import Permit
 from minipve.config import drives, schema
 from minipve.errors import ApiError, parameter_error
@@ -44,7 +45,7 @@ def check(permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str
             permit.need_vm(vmid, pool, ["VM.Config.Disk"])
         mapping = device.get("host" if kind == "virtiofs" else "mapping")
         if kind in _MAPPINGS and mapping:
-            permit.need(f"/mapping/{_MAPPINGS[kind]}/{mapping}", ["Mapping.Use"])
+            permit.need_right(rights.MAPPING, kind=_MAPPINGS[kind], name=mapping)
 
 
 def _parts(text: str) -> dict[str, str]:
