@@ -115,7 +115,7 @@ def swept(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Swept:
     file = tmp_path_factory.mktemp("experiment") / "links.yml"
     file.write_text(LINKS)
     file.with_name("mywork.py").write_text(WORKLOAD)
-    child = bench.start("dasklab", "run", str(file))
+    child = bench.start("dasklab", "run", str(file), "--skip-unsupported")
     results = bench.folder / "results" / "links"
     until(lambda: len(list(results.glob("*/*/attempt.json"))) == 1, "the first trial", PATIENCE_S * 5)
     until(lambda: len(list(results.glob("*/*/trial.json"))) == 2, "the second trial's start")

@@ -22,6 +22,7 @@ import yaml
 from dasklab.machines.inventory import Inventory
 from dasklab.paths import ROLES
 from minipve.image import wheels
+from minipve.network import namespace
 from minipve.paths import Paths
 
 from tests.e2e.conftest import BIN, Bench
@@ -127,6 +128,12 @@ def test_netem_impairs_the_named_link(hosts: Hosts) -> None:
         "netem", "worker-1", good=False, lab_interface="eth0", netem_links=[{"rate_mbit": 20}]
     )
     assert "eth0 also carries the management address" in refused
+    if "netem" in namespace.missing_impairments():
+        for options in (["--check"], []):
+            output = hosts.apply(
+                "netem", "worker-1", *options, good=False, lab_interface="eth1", netem_links=[{"delay_ms": 5}]
+            )
+            assert "this kernel has no netem; use virtual machines" in output
     hosts.converge(
         "netem", "worker-1", lab_interface="eth1", netem_links=[{"rate_mbit": 20}], netem_ttl_s=600
     )
@@ -137,14 +144,16 @@ def test_netem_impairs_the_named_link(hosts: Hosts) -> None:
 
 def test_probe_measures_every_pair(hosts: Hosts) -> None:
     hosts.converge("probe", "worker-2")
-    others = (
-        "ansible_play_hosts | difference([inventory_hostname]) | map('extract', hostvars, 'ansible_host')"
-    )
-    targets = {"probe_targets": f"{{{{ {others} }}}}"}
+    targets = {"probe_targets": "{{ ansible_play_hosts | difference([inventory_hostname]) }}"}
     short = {"probe_pings": 2, "probe_interval_s": 0.1, "probe_iperf_s": 1}
     output = hosts.apply("probe", "worker-2,worker-3", **targets, **short)
     assert len(re.findall(r'"mbit": \d', output)) == 2, output
     assert len(re.findall(r'"samples_ms": \[\s+\d', output)) == 2, output
+    assert hosts.ssh("worker-2", "pgrep -c iperf3; true") == "0"
+    refused = hosts.apply("probe", "worker-2", good=False, probe_targets=["nowhere"], **short)
+    assert "nowhere cannot be resolved" in refused
+    refused = hosts.apply("probe", "worker-2", good=False, probe_targets=["192.0.2.1"], **short)
+    assert "nothing was measured to 192.0.2.1" in refused
     assert hosts.ssh("worker-2", "pgrep -c iperf3; true") == "0"
 
 

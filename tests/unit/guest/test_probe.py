@@ -92,3 +92,20 @@ def test_failed_probe_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -
     assert [entry["mbit"] for entry in answer["throughput"]] == [1.0, 1.0]
     assert [entry["error"] for entry in answer["errors"]] == ["lost", "lost"]
     assert json.dumps(answer)
+
+
+def test_name_without_an_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> None:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(probe, "host", lambda: {"name": "h1", "hosts": {"worker-1": "10.77.1.13"}})
+    monkeypatch.setattr(probe.socket, "getaddrinfo", unknown)
+    settings = probe.host()
+    assert probe.address_of("worker-1", settings, {"worker-1": "192.0.2.1"}) == "10.77.1.13"
+    assert probe.address_of("h2", settings, {"h2": "192.0.2.2"}) == "192.0.2.2"
+    for measure in (
+        lambda: probe.rtt(["h2"], 1, 1, {"h2": ""}),
+        lambda: probe.throughput(["h2"], 1, 1, addresses={"h3": "192.0.2.3"}),
+    ):
+        with pytest.raises(HostError, match="h2 cannot be resolved; give its address, or set ansible_host"):
+            measure()

@@ -25,7 +25,7 @@ from dasklab_guest.common import (
     start_timer,
     stop_units,
 )
-from dasklab_guest.impairments import bucket
+from dasklab_guest.impairments import bucket, kernel_features
 from dasklab_guest.tc import (
     FIELDS,
     HANDLE,
@@ -68,6 +68,8 @@ def apply(links: Sequence[Link], ttl_s: float, check: bool = False) -> Document:
     settings = host()
     target = complete_links(links, settings["hosts"])
     changes = target != last_request()["requested"]
+    if changes and check and target:
+        refuse(target, settings)
     if changes and not check:
         clear()
         if target:
@@ -75,6 +77,17 @@ def apply(links: Sequence[Link], ttl_s: float, check: bool = False) -> Document:
     elif target and not check:
         extend(target, ttl_s)
     return {**show(), "changed": changes}
+
+
+def refuse(links: Sequence[Link], settings: Document) -> None:
+    """Refuse links that ``configure`` would refuse, without touching any interface."""
+    if any("netem" in kernel_features(link) for link in links) and not has_netem():
+        raise no_netem()
+    link = lab_link(settings, interfaces())
+    if not STATE.exists():
+        refuse_foreign(link["ifname"])
+    polices = not any(link["policer"] for link in links) or has_policers()
+    plan(links, link["ifname"], link["mtu"], settings["hosts"], polices)
 
 
 def configure(links: Sequence[Link], settings: Document, ttl_s: float) -> None:
@@ -114,6 +127,28 @@ def has_policers() -> bool:
     return True
 
 
+def no_netem() -> UnsupportedError:
+    """Return the error for a kernel without netem, with what helps."""
+    helps = "use virtual machines" if is_container() else "install the package that has sch_netem"
+    return UnsupportedError(f"this kernel has no netem; {helps}")
+
+
+def has_netem() -> bool:
+    """Return whether this kernel has netem, tried in a new network namespace."""
+    netem = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    return not is_unsupported(subprocess.run(netem, capture_output=True, text=True, check=False).stderr)
+
+
+def is_container() -> bool:
+    """Return whether this host is a container, which has its node's kernel."""
+    return not subprocess.run(["systemd-detect-virt", "--quiet", "--container"], check=False).returncode
+
+
+def is_unsupported(message: str) -> bool:
+    """Return whether a program's message says that the kernel cannot do something."""
+    return any(text in message.lower() for text in UNSUPPORTED_MESSAGES)
+
+
 def execute(command: Command) -> None:
     """Run one command of the plan.
 
@@ -124,7 +159,9 @@ def execute(command: Command) -> None:
     try:
         run(command)
     except HostError as error:
-        if any(message in str(error).lower() for message in UNSUPPORTED_MESSAGES):
+        if is_unsupported(str(error)):
+            if "netem" in command:
+                raise no_netem() from None
             raise UnsupportedError(str(error)) from None
         raise
 

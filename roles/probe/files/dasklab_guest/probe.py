@@ -1,6 +1,7 @@
 """Measure what this host's link delivers to other hosts: round-trip times with ping, throughput with iperf3.
 
-Hosts are named as in ``/etc/dasklab/host.json``; their lab addresses are used. Any other name is an address.
+Hosts are named as in ``/etc/dasklab/host.json``; their lab addresses are used. The caller may give the
+addresses of other names. Any name that is in neither must be an address, or one that this host can resolve.
 A probe that fails, for instance on a link that loses everything, is reported under ``errors`` and does not
 end the others.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import time
 
@@ -16,7 +18,7 @@ from dasklab_guest.common import HostError, host, start_unit, stop_units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dasklab_guest.common import Document
 
@@ -37,29 +39,42 @@ def serve(ttl_s: float) -> Document:
     return {"serving": address}
 
 
-def address_of(name: str, settings: Document) -> str:
-    """Return the lab address of a host; a name that is not of this lab is an address itself."""
-    address: str = settings["hosts"].get(name, name)
-    return address
+def address_of(name: str, settings: Document, addresses: Mapping[str, str]) -> str:
+    """Return the lab address of a host, or the one that the caller gave, or the name if it is an address.
+
+    Raises:
+        HostError: the name has no address.
+    """
+    known: str | None = settings["hosts"].get(name) or addresses.get(name)
+    if known:
+        return known
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        hint = "give its address, or set ansible_host or lab_address in the inventory"
+        raise HostError(f"{name} cannot be resolved; {hint}") from None
+    return name
 
 
-def rtt(to: Sequence[str], pings: int, interval_s: float) -> Document:
+def rtt(
+    to: Sequence[str], pings: int, interval_s: float, addresses: Mapping[str, str] | None = None
+) -> Document:
     """Ping other hosts, one after the other.
 
     Args:
         to: names of hosts.
         pings: number of pings to each.
         interval_s: seconds between two pings.
+        addresses: the addresses of hosts that are not of this lab.
 
     Returns:
         ``rtt``: one entry per host; ``samples_ms`` lacks the pings that were lost.
     """
     settings, results = host(), []
-    for name in to:
+    targets = {name: address_of(name, settings, addresses or {}) for name in to}
+    for name, address in targets.items():
         argv = ["ping", "-n", "-c", str(pings), "-i", str(interval_s), "-W", str(PING_TIMEOUT_S)]
-        process = subprocess.run(
-            [*argv, address_of(name, settings)], capture_output=True, text=True, check=False
-        )
+        process = subprocess.run([*argv, address], capture_output=True, text=True, check=False)
         samples = parse_ping(process.stdout)
         results.append({"src": settings["name"], "dst": name, "pings": pings, "samples_ms": samples})
     return {"rtt": results}
@@ -85,7 +100,13 @@ def under_load(pings: Sequence[tuple[float, float]], end_s: float, seconds: floa
     return [rtt_ms for sent_s, rtt_ms in pings if end_s - seconds <= sent_s <= end_s - seconds / 3]
 
 
-def throughput(to: Sequence[str], runs: int, seconds: float, udp: bool = False) -> Document:
+def throughput(
+    to: Sequence[str],
+    runs: int,
+    seconds: float,
+    udp: bool = False,
+    addresses: Mapping[str, str] | None = None,
+) -> Document:
     """Send to other hosts, one after the other, with TCP and optionally UDP.
 
     Args:
@@ -93,11 +114,13 @@ def throughput(to: Sequence[str], runs: int, seconds: float, udp: bool = False) 
         runs: number of iperf3 runs to each.
         seconds: length of a run.
         udp: whether to measure UDP as well.
+        addresses: the addresses of hosts that are not of this lab.
 
     Returns:
         ``throughput`` and ``errors``: one entry per run.
     """
     settings = host()
+    targets = {name: address_of(name, settings, addresses or {}) for name in to}
     results: list[Document] = []
     errors: list[Document] = []
     protocols = ["tcp", "udp"] if udp else ["tcp"]
@@ -105,7 +128,7 @@ def throughput(to: Sequence[str], runs: int, seconds: float, udp: bool = False) 
         for _ in range(runs):
             probe = {"src": settings["name"], "dst": name, "proto": protocol}
             try:
-                results.append({**probe, **measure(address_of(name, settings), protocol, seconds)})
+                results.append({**probe, **measure(targets[name], protocol, seconds)})
             except HostError as error:
                 errors.append({**probe, "error": str(error)})
     return {"throughput": results, "errors": errors}

@@ -64,6 +64,16 @@ def test_a_host_s_own_refusal_is_one_line(host: FakeSsh) -> None:
     )
 
 
+def test_kernel_without_netem_is_one_line(host: FakeSsh) -> None:
+    text = "unsupported: this kernel has no netem; use virtual machines"
+    host.program("dasklab-guest", f"#!/bin/sh\necho '{text}' >&2; exit 3\n")
+    result = run("worker-1", "--delay", "50ms")
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1] == (
+        "dasklab: worker-1: this kernel has no netem; use virtual machines"
+    )
+
+
 @pytest.mark.parametrize(
     ("status", "message"), [(255, "does not answer: gone"), (127, "to install it: dasklab up")]
 )
