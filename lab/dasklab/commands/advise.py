@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasklab.commands.options import SEEDS, inventory_option, new_results_option
+from dasklab.commands.trust import require_trust, trust_option, workloads_of
 from dasklab.errors import LabError
 from dasklab.path_types import UserPath
 from dasklab.terminal import duration, print_table
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--runs", type=click.IntRange(2, 10_000), help="Runs of each of these trials.")
 @click.option("--blocks", type=click.IntRange(1, 100), help="Blocks of that experiment.")
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @new_results_option
 @inventory_option
@@ -45,6 +47,7 @@ def advise(
     confirm: bool,
     runs: int | None,
     blocks: int | None,
+    trusted: bool,
     as_json: bool,
     root: Path,
     inventory: Path,
@@ -72,6 +75,7 @@ def advise(
     directories = baseline(path)
     directory = directories[0]
     run, trial = confirming.measured_run(directory), store.need(Trial, directory)
+    require_trust((store.need(Trial, each).workload for each in directories), path, trusted=trusted)
     if confirm:
         _check_same_lab(run, inventory, directory)
     calibrations = calibrations_of(directories)
@@ -88,6 +92,7 @@ def advise(
     experiment = confirming.experiment(run, trial, best, runs=runs, blocks=blocks)
     file = confirming.write(directory, experiment)
     if confirm:
+        require_trust(workloads_of(experiment), path, trusted=trusted)
         _measure(root, experiment, inventory)
     confirmations = _confirmations(confirming.find_run(root, experiment), best, required=confirm)
     _print(directory, search, confirmations, as_json)

@@ -11,6 +11,7 @@ import click
 
 from dasklab.commands.exit_status import HELP
 from dasklab.commands.options import SEEDS, inventory_option, new_results_option
+from dasklab.commands.trust import require_trust, trust_option, workloads_of
 from dasklab.errors import LabError, did_you_mean
 from dasklab.path_types import UserPath
 from dasklab.terminal import print_table
@@ -30,11 +31,12 @@ HEADS = ("trial", "value", "old", "new", "")
     default=None,
     help="Run in virtual time, or in the lab. By default as RUN did.",
 )
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @new_results_option
 @inventory_option
 def reproduce(
-    old: Path, cell: str, simulate: bool | None, as_json: bool, root: Path, inventory: Path
+    old: Path, cell: str, simulate: bool | None, trusted: bool, as_json: bool, root: Path, inventory: Path
 ) -> None:
     """Run a cell of a stored run again, and compare the results.
 
@@ -54,6 +56,7 @@ def reproduce(
     if cell not in finished_cells:
         allowed = f"{'; '.join(finished_cells) or 'none'}{did_you_mean(cell, finished_cells)}"
         raise LabError(f"{old}: no finished trial of a cell {cell!r}; allowed: {allowed}")
+    require_trust(workloads_of(store.experiment(stored)), old, trusted=trusted)
     if simulate is None:
         simulate = stored.setup.simulated is not None
     with redirect_stdout(sys.stderr) if as_json else nullcontext():

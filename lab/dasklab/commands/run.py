@@ -12,6 +12,7 @@ import click
 from dasklab.commands.completion import complete_experiments
 from dasklab.commands.exit_status import HELP
 from dasklab.commands.options import SEEDS, inventory_option, new_results_option
+from dasklab.commands.trust import require_trust, trust_experiment, trust_option, workloads_of
 from dasklab.errors import LabError
 from dasklab.path_types import UserPath
 from dasklab.terminal import counted, duration, print_table
@@ -67,6 +68,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     show_default=True,
     help="Number of simulations that the runs of a simulated trial are drawn from.",
 )
+@trust_option
 @new_results_option
 @inventory_option
 def run(
@@ -83,6 +85,7 @@ def run(
     simulate: bool,
     source: Path | None,
     seeds: int,
+    trusted: bool,
     root: Path,
     inventory: Path,
 ) -> None:
@@ -116,7 +119,13 @@ def run(
                 " and this is an existing run"
             )
         directory = _resume(
-            place, inventory, again=again, blocks=blocks, until=until, wait=not no_wait, dry_run=dry_run
+            *(place, inventory),
+            again=again,
+            blocks=blocks,
+            until=until,
+            wait=not no_wait,
+            dry_run=dry_run,
+            trusted=trusted,
         )
     else:
         _check_options(
@@ -129,6 +138,10 @@ def run(
                 f"{place} is not a run: it has no experiment.json", "to list all runs: dasklab results"
             )
         name, content = experiment.load(str(place) if experiment.is_file(what) else what, quick)
+        if experiment.is_file(what):
+            trust_experiment(content, place, trusted=trusted)
+        if source:
+            require_trust(workloads_of(content), source, trusted=trusted)
         if blocks and until is None:
             content = content.model_copy(update={"blocks": blocks})
         if source:
@@ -182,6 +195,7 @@ def _resume(
     until: float | None,
     wait: bool,
     dry_run: bool,
+    trusted: bool,
 ) -> Path | None:
     from dasklab.commands import progress, simulated
     from dasklab.commands.target import open_running
@@ -200,6 +214,7 @@ def _resume(
     if dry_run:
         _print_trials(active.pending(), active.experiment.run_s, active.setup)
         return None
+    require_trust((trial.workload for trial in active.trials), directory, trusted=trusted)
     if blocks and until is None:
         more_blocks.record(active)
     if is_simulated:

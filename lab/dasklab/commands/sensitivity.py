@@ -12,6 +12,7 @@ import click
 
 from dasklab.commands.options import SEEDS
 from dasklab.commands.picture import save_picture
+from dasklab.commands.trust import require_trust, trust_option
 from dasklab.path_types import UserPath
 from dasklab.terminal import print_table
 
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Simulations of each change.",
 )
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def sensitivity(path: Path, seeds: int, as_json: bool) -> None:
+def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
     """Show what the run time is sensitive to: the effect of a 1 % increase in each resource.
 
     The resources are rate, round trip, loss, the scheduler's and the workers' CPU, cores and workers. Each is
@@ -49,6 +51,7 @@ def sensitivity(path: Path, seeds: int, as_json: bool) -> None:
     from dasklab.results.storage import store
 
     directories = baseline(path)
+    require_trust((store.need(Trial, each).workload for each in directories), path, trusted=trusted)
     directory, calibrations = directories[0], calibrations_of(directories)
     trial = store.need(Trial, directory)
     number, total = count(1), seeds * len(changes(trial, calibrations))

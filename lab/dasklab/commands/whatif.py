@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasklab.commands.options import SEEDS
+from dasklab.commands.trust import require_trust, trust_option
 from dasklab.errors import LabError
 from dasklab.path_types import UserPath
 from dasklab.terminal import print_table
@@ -43,8 +44,11 @@ HEAD = ("what", "runs", "mean", "90 % of the runs", "may be", "moved between wor
     type=UserPath(exists=True, dir_okay=False),
     help="Use this calibration (of another trial or machine) instead of the trial's own.",
 )
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per row.")
-def whatif(path: Path, assignments: tuple[str, ...], seeds: int, file: Path | None, as_json: bool) -> None:
+def whatif(
+    path: Path, assignments: tuple[str, ...], seeds: int, file: Path | None, trusted: bool, as_json: bool
+) -> None:
     """Predict the effect of a change by simulating the real scheduler in virtual time.
 
     The first rows are the measured trial and its simulation: their difference shows how well this trial can
@@ -72,6 +76,7 @@ def whatif(path: Path, assignments: tuple[str, ...], seeds: int, file: Path | No
 
     directories = baseline(path)
     trial, changes = store.need(Trial, directories[0]), parse(assignments)
+    require_trust((store.need(Trial, each).workload for each in directories), path, trusted=trusted)
     check(trial, changes)  # before the calibration, which takes long
     calibrations = calibrations_of(directories, file)
     changed = scenario(trial, calibrations[0], changes, seed=0)

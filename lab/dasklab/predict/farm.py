@@ -12,6 +12,8 @@ from functools import partial
 
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome
+from dasklab.model.trusted_source import require_trusted
+from dasklab.paths import WORKLOADS
 from dasklab.sim.scenario import Scenario
 
 
@@ -41,8 +43,9 @@ def simulate(scenario: Scenario, processes: SimulationProcesses | None = None) -
         processes: where to register the process while it runs.
 
     Raises:
-        LabError: the scenario cannot be simulated.
+        LabError: the scenario cannot be simulated, or its workload's source is not trusted.
     """
+    require_trusted(scenario.workload)
     processes = processes or SimulationProcesses()
     with subprocess.Popen(
         [sys.executable, "-m", "dasklab.sim"],
@@ -50,6 +53,7 @@ def simulate(scenario: Scenario, processes: SimulationProcesses | None = None) -
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=WORKLOADS,  # Python imports from the working folder first; the caller's may be a run
         env=os.environ | {"PYTHONHASHSEED": str(scenario.seed)},
     ) as process:
         processes.add(process)

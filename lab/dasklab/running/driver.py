@@ -23,6 +23,7 @@ from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Attempt, Campaign, Result, Status
 from dasklab.model.trial import Setup, Trial
+from dasklab.model.trusted_source import require_trusted
 from dasklab.notices import warn
 from dasklab.paths import SHARE
 from dasklab.results.storage import damage, store, table
@@ -160,9 +161,11 @@ def execute(
         wait: called before each trial; returns when the node is quiet.
 
     Raises:
-        LabError: the run stopped early, or the lab could not be reset.
+        LabError: a workload's source is not trusted, the run stopped early, or the lab could not be reset.
     """
     pending = run.pending()
+    for trial in pending:
+        require_trusted(trial.workload)
     try:
         for trial in pending:
             _measure(run, trial, lab, watch, wait)

@@ -76,7 +76,7 @@ def unpack(file: Path) -> Path:
 
 def is_unpacked(folder: Path) -> bool:
     """Return whether a folder is one that ``unpack`` returned, or is inside of one."""
-    return _cache() in folder.parents
+    return _cache().resolve() in folder.resolve().parents
 
 
 def _cache() -> Path:
