@@ -28,7 +28,12 @@ def call(lab: Inventory, host: str, part: str, action: str, **arguments: object)
     if process.returncode == 0:
         answer: dict[str, Any] = json.loads(process.stdout)
         return answer
-    message = process.stderr.strip().rpartition("\n")[2].removeprefix("dasklab-guest: ").removeprefix("unsupported: ")
+    message = (
+        process.stderr.strip()
+        .rpartition("\n")[2]
+        .removeprefix("dasklab-guest: ")
+        .removeprefix("unsupported: ")
+    )
     raise failure(host, process.returncode, message)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pandas as pd
@@ -29,6 +30,7 @@ from dasklab.report.first_screen import Bars, bars, certainty, further_answers, 
 from dasklab.report.levels import Words, cell_label, level_words
 from dasklab.report.notes import InvalidTrials, damaged_trials, invalid_trials, notes
 from dasklab.report.provenance import Fact, provenance
+from dasklab.report.repeat import repeat_words
 from dasklab.report.time_parts import TimeTable, time_table
 from dasklab.report.trial_pages import TrialContext, write_trial_pages
 from dasklab.report.trial_rows import TrialRow, by_cell, trial_rows
@@ -121,6 +123,10 @@ class Section:
     def trials_of(self) -> dict[str, list[TrialRow]]:
         """The trials of each cell."""
         return by_cell(self.rows)
+
+    def command_to_repeat(self, cell: str) -> str:
+        """Return the command that repeats a cell."""
+        return f"{repeat_words(self.document, self.run, self.simulated)} {quote(cell)}"
 
     def own_pictures(self, single: bool) -> list[Picture]:
         """The pictures beside the run's own text. Those with the study's data have a page of their own.

@@ -1,0 +1,44 @@
+"""The command that repeats a cell works: for an experiment of dasklab, and for one of a file."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from dasklab.cli import main
+from dasklab.commands import reproduce
+from dasklab.model import experiment
+from dasklab.report.repeat import repeat_words
+from dasklab.results.storage import store
+from dasklab.running import driver
+
+from tests.unit.dasklab.conftest import SETUP, FakeLab
+
+
+@pytest.mark.parametrize(
+    ("quick", "words"), [(True, "delay_worker --quick --only"), (False, "delay_worker --only")]
+)
+def test_experiment_of_dasklab_is_named(tmp_path: Path, quick: bool, words: str) -> None:
+    name, content = experiment.load("delay_worker", quick)
+    run = driver.start(tmp_path, name, content, SETUP, quick=quick).directory
+    assert repeat_words(store.read_run(run), run, None) == f"dasklab run {words}"
+    assert repeat_words(store.read_run(run), run, "my runs/x").endswith(
+        "--simulate --from 'my runs/x' --only"
+    )
+
+
+def test_experiment_of_a_file_is_repeated_from_its_run(
+    measured: Callable[..., driver.ActiveRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = measured(FakeLab(), "slow").directory
+    command = f"{repeat_words(store.read_run(run), run, None)} delay_ms=50"
+    repeated: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        reproduce, "_measure", lambda stored, cell, *_: repeated.append((stored.name, cell)) or run
+    )
+    printed = CliRunner().invoke(main, shlex.split(command)[1:])
+    assert printed.exit_code == 0, printed.output
+    assert repeated == [("slow", "delay_ms=50")]
