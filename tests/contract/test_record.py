@@ -20,6 +20,7 @@ from dasklab import records
 from dasklab.breakdown.explain import explain
 from dasklab.cli import main
 from dasklab.errors import LabError
+from dasklab.records.document import Record
 from distributed import Client, LocalCluster, Worker
 
 from tests.waiting import PATIENCE_S
@@ -144,6 +145,22 @@ def test_detaching_undoes_everything(client: Client, tmp_path: Path) -> None:
     assert state(client) == before
     assert run.failures == {} and run.lost == {}
     assert total(client) == 465
+
+
+def completeness(folder: Path) -> bool | None:
+    return Record.model_validate_json((folder / Record.FILE).read_text()).complete
+
+
+def test_a_record_is_complete_when_the_recorder_has_detached(client: Client, tmp_path: Path) -> None:
+    with dasklab.record(client, tmp_path / "run"):
+        assert completeness(tmp_path / "run") is False
+        total(client)
+    assert completeness(tmp_path / "run") is True
+
+
+def test_the_completeness_of_an_older_record_is_unknown() -> None:
+    old = {"form": 2, "client": "me", "start": 0.0, "stop": 1.0, "lost": {}, "failures": {}}
+    assert Record.model_validate(old).complete is None
 
 
 def test_an_error_in_the_user_s_code_ends_the_recording_and_keeps_the_data(
@@ -279,6 +296,7 @@ def test_a_cluster_that_is_gone_keeps_what_was_fetched(
             cluster.close()
         client.close()
     assert len(records.load(tmp_path / "run")["tasks"]) >= 30
+    assert completeness(tmp_path / "run") is False
 
 
 @pytest.mark.parametrize("options", [{"protocol": "ws://"}, {"security": True}], ids=["ws", "tls"])

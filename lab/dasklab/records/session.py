@@ -58,6 +58,7 @@ class Session:
         self.failures: dict[str, int] = {}
         self.lost: dict[str, int] = {}
         self.workers: list[str] = []
+        self.complete = False
 
     @property
     def _scheduler(self) -> Any:
@@ -112,6 +113,7 @@ class Session:
                 self.failures[f"{address}: attach: {reply.get('exception_text')}"] = 1
                 warn(f"{address} is not recorded: {reply.get('exception_text')}")
         self.mine.attach()
+        self._keep_own()
         self._stopping = asyncio.Event()
         self._visiting = asyncio.ensure_future(self._visit_again_and_again())
 
@@ -137,6 +139,7 @@ class Session:
             await self._visit(1, last=True)
             await self._visit(LAST_ROUNDS)
             await _answer(self._scheduler.dasklab_detach())
+            self.complete = True
         except LOST as error:
             self._warn(error)
         self._keep_own()
@@ -183,7 +186,7 @@ class Session:
         reply = {"chunks": store.take(float("inf")), "lost": store.lost, "failures": dict(store.failures)}
         self._keep("client", reply)
         about: dict[str, Any] = {"form": FORM, "client": self.client.id, "start": self.start, "stop": time()}
-        record = Record(**about, lost=self.lost, failures=self.failures)
+        record = Record(**about, lost=self.lost, failures=self.failures, complete=self.complete)
         atomic.write_text(self.folder / Record.FILE, record.model_dump_json(indent=1) + "\n")
 
     def _keep(self, process: str, reply: dict[str, Any]) -> None:
