@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_interface
 from typing import Any
@@ -19,7 +19,7 @@ from minipve.image.storage import Storage
 from minipve.network import interfaces, namespace
 from minipve.network.sdn import Sdn
 from minipve.paths import Paths
-from minipve.tasks import Tasks, Work
+from minipve.tasks import Task, Tasks, Work
 
 NAME = "pve"
 VERSION = {"version": "9.1.2", "release": "9.1", "repoid": "6d696e69707665"}
@@ -134,6 +134,13 @@ class Call:
     def start(self, kind: str, name: object, work: Work) -> str:
         """Start a task that belongs to the caller. Returns its UPID."""
         return self.node.tasks.start(kind, str(name), self.permit.authid, work)
+
+    def start_guest(self, task: Task, start: Callable[[Call], str]) -> None:
+        """Start a guest after ``task`` has created it: in another task, of which only warnings count here."""
+        upid = start(self)
+        self.node.tasks.wait_for(upid, task)
+        for warning in self.node.tasks.warnings_of(upid):
+            task.log(warning)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ _UPID = re.compile(
     r"UPID:(?P<node>[\w-]+):(?P<pid>[0-9A-F]{8}):(?P<pstart>[0-9A-F]{8,9}):(?P<starttime>[0-9A-F]{8})"
     r":(?P<type>[^:\s]+):(?P<id>[^:\s]*):(?P<user>[^:\s]+):"
 )
+_WARNING = "WARN: "
+_WAIT_S = 0.1  # between two looks at a task for which another one waits
 _END = re.compile(r"TASK (?:(OK)|ERROR: (.+)|(WARNINGS: \d+))")
 
 
@@ -46,7 +48,7 @@ class Task:
     def log(self, text: str) -> None:
         """Append to the log. ``WARN: ..`` counts as a warning. Ends the task if it was asked to stop."""
         self.checkpoint()
-        self.warnings += text.startswith("WARN: ")
+        self.warnings += text.startswith(_WARNING)
         self._write(text)
 
     def checkpoint(self) -> None:
@@ -181,6 +183,17 @@ class Tasks:
         lines = _lines(self._log_file(upid))
         chosen = lines[start : start + limit if limit else None]
         return [{"n": start + i + 1, "t": line} for i, line in enumerate(chosen)], len(lines)
+
+    def wait_for(self, upid: str, waiting: Task) -> str:
+        """Let a task wait for another one, and return the exit status of that."""
+        while (status := self.status(upid))["status"] == "running":
+            waiting.wait(_WAIT_S)
+        exit_status: str = status["exitstatus"]
+        return exit_status
+
+    def warnings_of(self, upid: str) -> list[str]:
+        """Return the warnings in a task's log."""
+        return [row["t"] for row in self.log(upid, 0, 0)[0] if row["t"].startswith(_WARNING)]
 
     def interrupt(self, upid: str) -> None:
         """Ask a running task to stop. A finished one stays as it is."""

@@ -142,6 +142,12 @@ class Endpoint:
         assert status["exitstatus"] == "OK" or status["exitstatus"].startswith("WARNINGS"), lines
         return lines
 
+    def next_start(self, vmid: int, api: Any = None) -> str:
+        """Return the newest task that starts a guest, such as the one that follows its creation."""
+        tasks = (api or self.api()).nodes(self.node).tasks.get(vmid=vmid, source="all")
+        upid: str = next(row["upid"] for row in tasks if row["type"] in ("qmstart", "vzstart"))
+        return upid
+
     def failed(self, upid: str, api: Any = None) -> str:
         """Wait for a task that must fail, and return its exit status."""
         text: str = self.wait(upid, api)["exitstatus"]

@@ -161,6 +161,23 @@ def test_root_of_a_container_is_an_ordinary_user_of_the_host(
     assert container.config.get()["unprivileged"] == 1
 
 
+def test_failed_start_is_a_task_of_its_own(node: Endpoint, make: Callable[..., Any]) -> None:
+    """The guest's bridge has no VLANs, so it is created and does not start."""
+    root = node.root()
+    ours, net0 = root.nodes(node.node), "bridge=vmbr1,tag=5"
+    container = {"vmid": 303, "ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1"}
+    created = ours.lxc.post(net0=f"name=eth0,{net0}", start=1, **container)
+    node.done(created, root)
+    node.failed(node.next_start(303, root), root)
+    machine = ours.qemu.post(vmid=304, net0=f"virtio,{net0}", memory=32, kvm=0, start=1)
+    assert "Execute autostart" in node.done(machine, root)
+    node.failed(node.next_start(304, root), root)
+    types = {row["type"] for vmid in (303, 304) for row in ours.tasks.get(vmid=vmid)}
+    assert types == {"vzcreate", "vzstart", "qmcreate", "qmstart"}
+    node.done(ours.lxc(303).delete(), root)
+    node.done(ours.qemu(304).delete(), root)
+
+
 def test_only_root_can_set_the_lock(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make(start=False)
     for change in ({"lock": "destroyed"}, {"lock": "create"}, {"delete": "lock"}, {"revert": "lock"}):

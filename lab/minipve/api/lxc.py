@@ -7,6 +7,7 @@ from typing import Any
 from minipve import guests
 from minipve.access import rights
 from minipve.api import CT, check_first, route
+from minipve.api.lxc_status import start_in_task
 from minipve.config import container_nics
 from minipve.config.store import GuestConfig
 from minipve.config.validate import MISSING
@@ -77,7 +78,7 @@ def create(call: Call) -> str:
     def work(task: Task) -> None:
         lifecycle.create(call.node, task, vmid, config, new)
         if call.get("start"):
-            lifecycle.start(call.node, task, vmid)
+            call.start_guest(task, start_in_task)
 
     return call.start("vzcreate", vmid, work)
 

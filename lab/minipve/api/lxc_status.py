@@ -34,6 +34,11 @@ def start(call: Call) -> str:
     call.permit.need_root_option("skiplock", call.params)
     if _runs(call):
         raise ApiError(f"CT {call.vmid} already running")
+    return start_in_task(call)
+
+
+def start_in_task(call: Call) -> str:
+    """Start the container in a task of its own (``vzstart``)."""
     skiplock = bool(call.get("skiplock"))
     return call.start(
         "vzstart", call.vmid, lambda task: lifecycle.start(call.node, task, call.vmid, skiplock)

@@ -79,11 +79,10 @@ def _check_permission(call: Call) -> None:
 def _run(call: Call, task: Task, kind: Kind, name: str, vmid: int, work: Callable[[Task], None]) -> None:
     """Run a task for a guest, wait for it, and log its failure."""
     upid = call.node.tasks.start(f"{kind.tasks}{name}", str(vmid), call.permit.authid, work)
-    while (status := call.node.tasks.status(upid))["status"] == "running":
-        task.wait(0.1)
-    if status["exitstatus"] != "OK" and not status["exitstatus"].startswith("WARNINGS"):
+    exit_status = call.node.tasks.wait_for(upid, task)
+    if exit_status != "OK" and not exit_status.startswith("WARNINGS"):
         verb = {"start": "Starting", "shutdown": "Stopping"}[name]
-        task.log(f"{verb} {kind.word} {vmid} failed: {status['exitstatus']}")
+        task.log(f"{verb} {kind.word} {vmid} failed: {exit_status}")
 
 
 @route("POST", "/nodes/{node}/startall")

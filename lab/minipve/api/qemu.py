@@ -8,6 +8,7 @@ from typing import Any
 from minipve import guests
 from minipve.access import rights
 from minipve.api import VM, check_first, route
+from minipve.api.status import start_in_task
 from minipve.config import drives, nics
 from minipve.config.store import GuestConfig
 from minipve.config.validate import MISSING
@@ -72,7 +73,8 @@ def create(call: Call) -> str:
     def work(task: Task) -> None:
         lifecycle.create(call.node, call.permit, task, vmid, config, pool)
         if call.get("start"):
-            lifecycle.start(call.node, task, vmid)
+            task.log("Execute autostart")
+            call.start_guest(task, start_in_task)
 
     return call.start("qmcreate", vmid, work)
 

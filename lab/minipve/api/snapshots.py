@@ -6,11 +6,12 @@ from typing import Any
 
 from minipve.access import rights
 from minipve.api import VM, route
+from minipve.api.status import start_in_task
 from minipve.config import pending
 from minipve.errors import ApiError, parameter_error
 from minipve.node import Call
 from minipve.tasks import Task
-from minipve.vm import lifecycle, machines, snapshots
+from minipve.vm import machines, snapshots
 
 _ALL = f"{VM}/snapshot"
 _ONE = _ALL + "/{snapname}"
@@ -80,14 +81,14 @@ def describe(call: Call) -> None:
 
 @route("POST", f"{_ONE}/rollback")
 def rollback(call: Call) -> str:
-    """Roll back to a snapshot (task ``qmrollback``). The VM is stopped, and started again with ``start``."""
+    """Roll back to a snapshot (task ``qmrollback``). The VM stops; with ``start`` another task starts it."""
     if call.get("start"):
         call.permit.need_right(rights.STARTED_GUEST, vmid=call.vmid)
 
     def work(task: Task) -> None:
         snapshots.rollback(call.node, task.log, call.vmid, call["snapname"])
         if call.get("start"):
-            lifecycle.start(call.node, task, call.vmid)
+            call.start_guest(task, start_in_task)
 
     return call.start("qmrollback", call.vmid, work)
 

@@ -44,6 +44,11 @@ def _start(call: Call, task: Task) -> None:
     lifecycle.start(call.node, task, call.vmid, bool(call.get("skiplock")))
 
 
+def start_in_task(call: Call) -> str:
+    """Start the VM in a task of its own (``qmstart``)."""
+    return call.start("qmstart", call.vmid, lambda task: _start(call, task))
+
+
 def _stop(call: Call, task: Task) -> None:
     if call.get("overrule-shutdown"):
         for upid in call.node.tasks.running("qmshutdown", str(call.vmid)):
