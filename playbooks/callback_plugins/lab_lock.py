@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 from ansible.template import Templar
 from dasklab.errors import LabError
-from dasklab.running.lock import LabLock, lock_names
+from dasklab.running.lock import LabLock, lock_files
 
 DOCUMENTATION = """
 name: lab_lock
@@ -57,10 +58,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             self._lock = None
 
     def _acquire(self, play: Any) -> None:
-        names = _names(play)
-        if not names:
+        files = _files(play)
+        if not files:
             return
-        lock = LabLock(names)
+        lock = LabLock(files)
         try:
             lock.acquire()
         except LabError as error:
@@ -73,8 +74,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._lock = lock
 
 
-def _names(play: Any) -> list[str]:
-    """Return the names of the inventory's lab for the lock; none if it has no lab."""
+def _files(play: Any) -> list[Path]:
+    """Return the lock files of the inventory's lab; none if it has no lab."""
     variables = play.get_variable_manager().get_vars(play=play)
     hosts = variables["groups"].get("lab")
     if not hosts:
@@ -84,4 +85,4 @@ def _names(play: Any) -> list[str]:
         raw = {**variables, **variables["hostvars"].raw_get(host)}
         return Templar(loader=play.get_loader(), variables=raw).template(raw[name]) if name in raw else None
 
-    return lock_names(hosts, value)
+    return lock_files(hosts, value)

@@ -19,7 +19,7 @@ from dasklab.errors import LabError
 from dasklab.paths import PLAYBOOKS
 from dasklab.paths import SHARE as ROOT
 from dasklab.running import playbook
-from dasklab.running.lock import LabLock, lock_lab, lock_names
+from dasklab.running.lock import LabLock, lock_files, lock_lab
 from dasklab.running.lock_holders import holders
 from dasklab.running.watchdog import MITOGEN, Watchdog
 
@@ -28,9 +28,9 @@ import sys
 from pathlib import Path
 from dasklab.machines.inventory import Inventory
 from dasklab.running import playbook
-from dasklab.running.lock import lock_lab, lock_names
+from dasklab.running.lock import lock_lab, lock_files
 lab = Inventory(Path(sys.argv[1]))
-with lock_lab(lock_names(lab.hosts(), lab.optional)):
+with lock_lab(lock_files(lab.hosts(), lab.optional)):
     playbook.run(sys.argv[2], lab.path, quiet=True)
 """
 RENAMED = (b"worker:", MITOGEN.encode())
@@ -61,9 +61,9 @@ class SleepingLab:
         self.book.write_text(yaml.safe_dump([play]))
 
     @property
-    def names(self) -> list[str]:
-        """The names of the inventory's locks."""
-        return [f"state folder {self.folder / 'state'}", *(f"machine {name}" for name in "abc")]
+    def locks(self) -> list[Path]:
+        """The lock files of the inventory."""
+        return lock_files(list("abc"), lambda _, name: {"lab_state_dir": self.folder / "state"}.get(name))
 
     def start(self, *argv: str, forks: int = 5) -> subprocess.Popen[str]:
         environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_FORKS": str(forks)}
@@ -133,14 +133,14 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SleepingLab
 def test_killed_driver_leaves_the_lab_locked_until_its_playbook_ends(lab: SleepingLab) -> None:
     driver = lab.start_driver()
     lab.await_tasks()
-    [file] = [path for path in (lab.folder / "home").rglob("*") if path.is_file() and holders(path)][:1]
+    [file] = [path for path in lab.locks if holders(path)][:1]
     driver.kill()
     driver.wait()
     orphans = holders(file)
     assert orphans and driver.pid not in orphans, "the playbook has not inherited the lock"
     refused = subprocess.run(["flock", "--nonblock", str(file), "true"], check=False)
     assert refused.returncode == 1, "the lab is free while a playbook changes it"
-    with lock_lab(lab.names) as orphans_ended:
+    with lock_lab(lab.locks) as orphans_ended:
         assert orphans_ended
         assert lab.processes() == [], "two commands change the lab"
     assert not file.exists()
@@ -150,10 +150,10 @@ def test_command_is_refused_while_a_playbook_changes_the_lab(lab: SleepingLab) -
     by_hand = lab.start_playbook(lab.book)
     lab.await_tasks()
     with pytest.raises(LabError, match=rf"using this lab: ansible-playbook .*process {by_hand.pid}"):
-        LabLock(lab.names).acquire()
+        LabLock(lab.locks).acquire()
     by_hand.terminate()
     by_hand.wait()
-    lock = LabLock(lab.names)
+    lock = LabLock(lab.locks)
     until(lambda: not lab.processes())
     assert not lock.acquire()
     lock.release()
@@ -162,7 +162,7 @@ def test_command_is_refused_while_a_playbook_changes_the_lab(lab: SleepingLab) -
 def test_playbook_is_refused_while_a_command_changes_the_lab(lab: SleepingLab) -> None:
     """Also with a second inventory file of the same lab. No task of it runs."""
     other = lab.write_inventory("other.yml")
-    with lock_lab(lab.names):
+    with lock_lab(lab.locks):
         for inventory in (lab.inventory, other):
             refused = lab.start_playbook(lab.book, inventory=inventory)
             printed, _ = refused.communicate(timeout=60)
@@ -175,7 +175,7 @@ def test_playbook_is_refused_while_a_command_changes_the_lab(lab: SleepingLab) -
 
 def test_playbook_that_changes_nothing_needs_no_lock(lab: SleepingLab) -> None:
     check = lab.start_playbook(lab.book, "--check")
-    with lock_lab(lab.names):
+    with lock_lab(lab.locks):
         lab.write_book("lab", lab_lock="unneeded")
         reader = lab.start_playbook(lab.book)
         lab.await_tasks()
@@ -219,7 +219,7 @@ def test_dead_worker_does_not_hang_the_command(lab: SleepingLab, monkeypatch: py
     lab.book.write_text(lab.book.read_text().replace("sleep 60", "sleep 5"))
     killer = kill_after_start(lab, 1, worker=True)
     with (
-        lock_lab(lab.names),
+        lock_lab(lab.locks),
         pytest.raises(playbook.PlaybookEndedError, match="an Ansible worker died"),
     ):
         playbook.run(str(lab.book), lab.inventory, quiet=True)
@@ -232,7 +232,7 @@ def test_dead_ansible_is_reported_and_its_workers_end(
 ) -> None:
     configure_ansible(lab, 5, monkeypatch)
     killer = kill_after_start(lab, 1, worker=False)
-    with lock_lab(lab.names):
+    with lock_lab(lab.locks):
         with pytest.raises(LabError, match="ansible-playbook was killed by SIGKILL"):
             playbook.run(str(lab.book), lab.inventory, quiet=True)
         until(lambda: lab.processes() == [], 5)
@@ -242,7 +242,7 @@ def test_dead_ansible_is_reported_and_its_workers_end(
 def test_playbook_is_stopped_at_its_deadline(lab: SleepingLab) -> None:
     start_s = time.monotonic()
     with (
-        lock_lab(lab.names),
+        lock_lab(lab.locks),
         pytest.raises(LabError, match=r"sleep\.yml was stopped: it did not finish within 3 s"),
     ):
         playbook.run(str(lab.book), lab.inventory, quiet=True, limit_s=3)
@@ -250,10 +250,42 @@ def test_playbook_is_stopped_at_its_deadline(lab: SleepingLab) -> None:
     assert lab.processes() == []
 
 
-def test_locks_are_the_same_in_every_inventory_of_a_lab() -> None:
-    local = {"lab_state_dir": "/s", "endpoint_start": ["x"], "lab_name": "one"}
-    assert lock_names(["h"], lambda _, name: local.get(name)) == ["state folder /s"]
+def test_locks_are_the_same_in_every_inventory_of_a_lab(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    local = {"lab_state_dir": str(state), "endpoint_start": ["x"], "lab_name": "one"}
+    assert lock_files(["h"], lambda _, name: local.get(name)) == [tmp_path / "state.lock"]
     remote = {"lab_name": "one", "proxmox": {"host": "pve.example", "port": 8006}}
-    assert lock_names(["h"], lambda _, name: remote.get(name)) == ["lab one of pve.example:8006"]
+    same = {"lab_name": "one", "proxmox": {"host": "pve.example"}}
+    other = {**remote, "lab_name": "two"}
+    [one], [again], [two] = (lock_files(["h"], lambda _, n, v=v: v.get(n)) for v in (remote, same, other))
+    assert one == again != two
     existing = {("a", "ansible_host"): "192.0.2.1"}
-    assert lock_names(["b", "a"], lambda *key: existing.get(key)) == ["machine 192.0.2.1", "machine b"]
+    swapped = {("b", "ansible_host"): "192.0.2.1", ("a", "ansible_host"): "b"}
+    files = lock_files(["b", "a"], lambda *key: existing.get(key))
+    assert len(files) == 2
+    assert files == lock_files(["b", "a"], lambda *key: swapped.get(key))
+
+
+def test_lock_of_a_state_folder_is_the_same_in_another_home(
+    lab: SleepingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = {"lab_state_dir": str(lab.folder / "state"), "endpoint_start": ["x"]}
+    with lock_lab(lock_files(["h"], lambda _, name: local.get(name))):
+        monkeypatch.setenv("HOME", str(lab.folder / "other"))
+        files = lock_files(["h"], lambda _, name: local.get(name))
+        program = "import sys; from pathlib import Path; from dasklab.running.lock import *\n"
+        program += "LabLock(map(Path, sys.argv[1:])).acquire()"
+        environment = {name: value for name, value in os.environ.items() if name != "DASKLAB_LOCK"}
+        second = subprocess.run(
+            [sys.executable, "-c", program, *map(str, files)],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert f"another command is using this lab: {Path(sys.argv[0]).name}" in second.stderr
+    assert f"(process {os.getpid()})" in second.stderr
+
+
+def test_lock_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LabError, match=r"cannot lock this lab: .*state\.lock: File exists") as caught:
+        LabLock([tmp_path / "file" / "state.lock"]).acquire()
+    assert "\n" not in caught.value.message

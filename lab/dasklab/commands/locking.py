@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from dasklab.machines.inventory import Inventory
-from dasklab.running.lock import lock_lab, lock_names
+from dasklab.running.lock import lock_files, lock_lab
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def locked(lab: Inventory, *, reset: bool) -> Iterator[None]:
     Raises:
         LabError: another command is using the lab.
     """
-    with lock_lab(lock_names(lab.hosts(), lab.optional)) as orphans_ended:
+    with lock_lab(lock_files(lab.hosts(), lab.optional)) as orphans_ended:
         if orphans_ended:
             click.echo("Ended processes that a killed command had left running on this lab.", err=True)
             if reset:

@@ -25,6 +25,7 @@ from dasklab.machines import privileges
 from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.privileges import Need
 from dasklab.machines.proxmox import Pve
+from dasklab.machines.state_folder import ACCOUNT, read_account, refuse_foreign
 from dasklab.model.packages import PINS
 from dasklab.terminal import one_line_errors
 
@@ -38,14 +39,15 @@ def start(lab: str, state: Path, management: str, nodes: int) -> None:
     """Start the endpoint unless it is running, and create or update the lab's account.
 
     Raises:
-        LabError: the endpoint refused a call.
+        LabError: the state folder belongs to another lab, or the endpoint refused a call.
         subprocess.CalledProcessError: the endpoint did not start; it has printed why.
     """
+    refuse_foreign(state, lab)
     command = [sys.executable, "-m", "minipve", "--state", str(state), "--requirements", str(PINS)]
     serve = ["serve", "--detach", "--management", management]
     subprocess.run([*command, *serve, *(["--nodes", str(nodes)] if nodes > 1 else [])], check=True)
     facts = json.loads((state / "endpoint.json").read_text())
-    account(facts, state / "account.json", lab, ["pve", *(f"pve{number}" for number in range(2, nodes + 1))])
+    account(facts, state / ACCOUNT, lab, ["pve", *(f"pve{number}" for number in range(2, nodes + 1))])
 
 
 def account(facts: Mapping[str, Any], file: Path, lab: str, nodes: Sequence[str]) -> dict[str, Any]:
@@ -61,11 +63,11 @@ def account(facts: Mapping[str, Any], file: Path, lab: str, nodes: Sequence[str]
     needs = privileges.needed(lab, nodes, STORAGE, STORAGE, BRIDGES, zone=zone)
     grants = [(need.path, need.role, sorted(need.privileges), need.propagate) for need in needs]
     digest = hashlib.sha256(repr((lab, grants)).encode()).hexdigest()
-    content = _read(file)
-    if content.get("digest") != digest:
+    content = read_account(file.parent)
+    if (content.get("digest"), content.get("lab")) != (digest, lab):
         root = Pve(Endpoint.from_inventory({key: facts[key] for key in ENDPOINT_FACTS}))
         secret = create_account(root, lab, needs)
-        content = {"user": USER, "token_id": TOKEN, "token_secret": secret, "digest": digest}
+        content = {"user": USER, "token_id": TOKEN, "token_secret": secret, "digest": digest, "lab": lab}
         atomic.write_text(file, json.dumps(content, indent=1) + "\n", 0o600)
     return content
 
@@ -96,14 +98,6 @@ def create_account(root: Pve, pool: str, needs: Iterable[Need]) -> str:
         grant = {"path": need.path, "roles": need.role, "propagate": int(need.propagate)}
         access.acl.put(**grant, users=USER, tokens=f"{USER}!{TOKEN}")
     return secret
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 @click.command()

@@ -25,6 +25,7 @@ from pydantic import Field, create_model, model_validator
 from dasklab.errors import LabError, did_you_mean
 from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.inventory import Inventory
+from dasklab.machines.state_folder import refuse_foreign_state
 from dasklab.machines.topology import Archive, DnsName, Image
 from dasklab.model.nic import MODELS, BridgeName, GuestKind, NicModel, RateMbit
 from dasklab.model.strict import Strict, validate
@@ -87,9 +88,11 @@ def open_lab(path: Path) -> Inventory:
 
     Raises:
         LabError: it contains no lab, or a variable is unknown, missing or not allowed; the hosts are named.
+            Or its state folder belongs to another lab.
     """
     inventory = Inventory(path)
     _refuse(inventory, _mistakes(inventory))
+    refuse_foreign_state(inventory)
     return inventory
 
 

@@ -2,9 +2,11 @@
 
 Theory of operation
 -------------------
-A lab is identified by the things a command would change (``lock_names``), not by the inventory file, so two
-inventories of the same lab ask for the same locks. Each lock is flock(2) on a small file in the user's state
-folder.
+A lab is identified by the things a command would change (``lock_files``), not by the inventory file, so two
+inventories of the same lab ask for the same locks. Each lock is flock(2) on a small file. The lock of a state
+folder lies beside the folder, and is the same for every user and every $HOME; it is not in the folder,
+because `dasklab destroy` removes that. Other locks lie in the user's home. Users of different homes who share
+a lab on a node see each other by ``dasklab.running.lock_note``.
 
 Such a lock belongs to the open file, not to a process: a child that inherits the descriptor holds it too. The
 driver passes its descriptors to ansible-playbook, whose workers are forks of it, so the lab stays locked
@@ -35,35 +37,35 @@ VARIABLE = "DASKLAB_LOCK"
 COMMAND_CHARS = 100  # how much of the owner's command line a message quotes
 
 
-def lock_names(hosts: Sequence[str], value: Callable[[str, str], Any]) -> list[str]:
-    """Return the names that identify a lab, one lock for each. Pure.
+def lock_files(hosts: Sequence[str], value: Callable[[str, str], Any]) -> list[Path]:
+    """Return the files whose locks a command needs before it changes a lab. Pure.
 
     Args:
         hosts: the hosts of the group ``lab``.
         value: returns the resolved variable of a host, or None if it has none.
 
     Returns:
-        The state folder, then the endpoint with the lab's tag, or each machine if no endpoint creates them. A
-        local endpoint lives in the state folder and needs no lock of its own.
+        One file for the state folder, then one for the endpoint with the lab's tag, or one for each machine
+        if no endpoint creates them. A local endpoint lives in the state folder and needs no file of its own.
     """
-    first, names = hosts[0], []
+    first, files = hosts[0], []
     if folder := value(first, "lab_state_dir"):
-        names.append(f"state folder {Path(folder).expanduser().resolve()}")
+        state = Path(folder).expanduser().resolve()
+        files.append(state.with_name(f"{state.name}.lock"))
     if value(first, "endpoint_start"):
-        return names
+        return files
     if proxmox := value(first, "proxmox"):
-        return [
-            *names,
-            f"lab {value(first, 'lab_name')} of {proxmox.get('host')}:{proxmox.get('port', 8006)}",
-        ]
-    return [*names, *sorted({f"machine {value(host, 'ansible_host') or host}" for host in hosts})]
+        place = f"{proxmox.get('host')}:{proxmox.get('port', 8006)}"
+        return [*files, _file_in_home(f"lab {value(first, 'lab_name')} of {place}")]
+    machines = {f"machine {value(host, 'ansible_host') or host}" for host in hosts}
+    return [*files, *map(_file_in_home, sorted(machines))]
 
 
 class LabLock:
     """The locks of one lab: taken by this process, or inherited from its parent."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._files = [_folder() / hashlib.sha256(name.encode()).hexdigest()[:16] for name in names]
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._files = list(files)
         self._taken: dict[Path, int] = {}
         self._inherited: dict[Path, int] = {}
 
@@ -117,7 +119,7 @@ class LabLock:
 
 
 @contextmanager
-def lock_lab(names: Iterable[str]) -> Iterator[bool]:
+def lock_lab(files: Iterable[Path]) -> Iterator[bool]:
     """Lock a lab for this process and for the playbooks that it starts.
 
     Yields:
@@ -126,7 +128,7 @@ def lock_lab(names: Iterable[str]) -> Iterator[bool]:
     Raises:
         LabError: another command is using the lab; the message quotes it.
     """
-    lock, before = LabLock(names), os.environ.get(VARIABLE)
+    lock, before = LabLock(files), os.environ.get(VARIABLE)
     orphans_ended = lock.acquire()
     os.environ[VARIABLE] = ",".join(map(str, lock.descriptors))
     try:
@@ -151,17 +153,27 @@ def end_heirs() -> bool:
     return any(outcomes)
 
 
-def _folder() -> Path:
-    """Return the folder of the locks. Not configurable: commands with different settings must share it."""
-    folder = Path.home() / ".local" / "state" / "dasklab-locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder.resolve()
+def _file_in_home(name: str) -> Path:
+    """Return the lock file of a lab that has no place on this machine.
+
+    The folder cannot be configured: commands with different settings must share it.
+    """
+    folder = (Path.home() / ".local" / "state" / "dasklab-locks").resolve()
+    return folder / hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def _lock(file: Path) -> int | None:
-    """Lock a file and return its descriptor; None if another process has locked it."""
+    """Lock a file and return its descriptor; None if another process has locked it.
+
+    Raises:
+        LabError: the file cannot be opened, for instance because another user's command has created it.
+    """
     while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise LabError(f"cannot lock this lab: {file}: {error.strerror}", _owner_hint(file)) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -189,6 +201,15 @@ def _target(descriptor: int) -> Path | None:
         return target if os.path.samestat(os.fstat(descriptor), target.stat()) else None
     except OSError:
         return None
+
+
+def _owner_hint(file: Path) -> str:
+    """Return what to do about a lock file that cannot be opened."""
+    try:
+        owner = file.stat().st_uid
+    except OSError:
+        return "choose a state folder in a folder that you may write to"
+    return f"a command of another user (uid {owner}) may be using this lab; run this as that user"
 
 
 def _is_orphaned(file: Path) -> bool:

@@ -20,7 +20,7 @@ from dasklab.model.trial import Trial
 from dasklab.results.storage import store
 from dasklab.running import ansible_lab, playbook
 from dasklab.running.ansible_lab import AnsibleLab
-from dasklab.running.lock import LabLock, lock_names
+from dasklab.running.lock import LabLock, lock_files
 from dasklab.running.trials import deadline_s, plan
 
 from tests.unit.dasklab.conftest import SETUP
@@ -167,7 +167,7 @@ def test_second_command_on_the_same_lab_is_refused(
     )
     results = ["--results", str(tmp_path / "results")] if words[0] != "destroy" else []
     lab = Inventory(first)
-    lock = LabLock(lock_names(lab.hosts(), lab.optional))
+    lock = LabLock(lock_files(lab.hosts(), lab.optional))
     lock.acquire()
     monkeypatch.setattr(playbook, "run", lambda *args, **options: pytest.fail("a playbook was started"))
     monkeypatch.setattr(up, "run_endpoint_program", lambda *args: pytest.fail("a program was started"))

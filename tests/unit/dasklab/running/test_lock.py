@@ -23,11 +23,9 @@ DEAD_PID = 2**22 + 1  # above the kernel's highest
 
 
 @pytest.fixture
-def orphan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the lock of ``LabLock(["lab"])``, whose owner is dead."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    lab_lock = LabLock(["lab"])
-    file = lab_lock._files[0]
+def orphan(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock ``lab.lock``, whose owner is dead."""
+    file = tmp_path / "lab.lock"
     file.write_text(f"{DEAD_PID} dasklab up\n")
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(file)], stdout=subprocess.PIPE, text=True
@@ -39,21 +37,21 @@ def orphan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproce
 
 
 def test_orphan_that_ends_by_itself_does_not_keep_the_lab_busy(
-    orphan: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+    orphan: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end_orphan(_: float) -> None:
         orphan.kill()
         orphan.wait()
 
     monkeypatch.setattr(lock.time, "sleep", end_orphan)
-    lab_lock = LabLock(["lab"])
+    lab_lock = LabLock([tmp_path / "lab.lock"])
     lab_lock.acquire()
     assert len(lab_lock.descriptors) == 1
     lab_lock.release()
 
 
-def test_orphan_is_ended(orphan: subprocess.Popen[str]) -> None:
-    lab_lock = LabLock(["lab"])
+def test_orphan_is_ended(orphan: subprocess.Popen[str], tmp_path: Path) -> None:
+    lab_lock = LabLock([tmp_path / "lab.lock"])
     assert lab_lock.acquire()
     deadline = time.monotonic() + 10
     while orphan.poll() is None and time.monotonic() < deadline:
