@@ -2,6 +2,7 @@
 
 A command may start programs in another folder (Ansible runs in the project's), so each path becomes absolute
 while the command line is parsed. An output that cannot be written is refused there too.
+The user typed it, so a link is followed; links in a run are not (``atomic``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+
+from dasklab.atomic import follow_link
 
 
 class UserPath(click.Path):
@@ -31,7 +34,7 @@ class OutputFile(UserPath):
         super().__init__(dir_okay=in_folder, writable=True)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        path = super().convert(value, param, ctx)
+        path = follow_link(super().convert(value, param, ctx))
         folder = path if path.is_dir() else path.parent
         if not path.is_file() and (reason := why_unwritable(folder)):
             self.fail(f"{path} cannot be written: {reason}", param, ctx)
@@ -45,7 +48,7 @@ class OutputFolder(UserPath):
         super().__init__(file_okay=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        path = super().convert(value, param, ctx)
+        path = follow_link(super().convert(value, param, ctx))
         nearest = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
         if reason := why_unwritable(nearest):
             self.fail(f"{path} cannot be written: {reason}", param, ctx)

@@ -189,10 +189,12 @@ def _print_growth(cells: Mapping[str, Summary]) -> None:
 
 def _draw(trial: Explained, base: Explained | None = None) -> None:
     """Draw the run of middle length, below that of another trial on the same scale."""
+    from dasklab.results.storage import cached
+
     trials = [item for item in (base, trial) if item and item.timed]
     if not trials:
         return
-    stem = trial.directory / ("explain-capture" if trial.captured else "explain")
+    stem = cached.writable(trial.directory) / ("explain-capture" if trial.captured else "explain")
     if base:  # a level may have a dot in it, which does not start a suffix
         stem = stem.with_name(f"{stem.name}-beside-{base.directory.name.replace('.', '_')}")
 

@@ -17,7 +17,7 @@ from dasklab.terminal import working
     "-o",
     "--output",
     type=OutputFolder(),
-    help="The folder to write. Default: report/ in the run, or NAME-report/ for a packed run.",
+    help="The folder to write. Default: report/ in the run, or NAME-report/ for a packed or read-only run.",
 )
 @click.option("--single-file", type=OutputFile(), help="Write the first page alone, to this file.")
 def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None) -> None:
@@ -42,13 +42,22 @@ def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None
         if single_file:
             first_page = write_single_file(directories, single_file, tell)
         else:
-            folder = output or OutputFolder().convert(_beside(runs[0]), None, None)
+            folder = output or _beside(runs[0])
             first_page = write(directories, folder, tell)
     click.echo(first_page)
 
 
 def _beside(run: Path) -> Path:
-    """Return the folder for a run's report. A packed run is in the cache, where nobody would look for it."""
+    """Return the folder for a run's report: in the run, or in the working folder.
+
+    A packed run is in the cache, where nobody would look for the report. Another run may be read-only, or
+    have a link where the report would be.
+    """
+    from dasklab.results.storage import cached
     from dasklab.results.storage.pack import is_unpacked
 
-    return Path(f"{run.parent.name}-{run.name}-report") if is_unpacked(run) else run / "report"
+    report = run / "report"
+    in_run = report if report.exists() or report.is_symlink() else run
+    if not is_unpacked(run) and cached.is_writable(in_run):
+        return report
+    return OutputFolder().convert(Path(f"{run.parent.name}-{run.name}-report"), None, None)

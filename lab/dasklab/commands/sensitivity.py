@@ -48,7 +48,7 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
     from dasklab.model.trial import Trial
     from dasklab.predict.sensitivity import analyze, changes, measured_times
     from dasklab.predict.sources import baseline
-    from dasklab.results.storage import store
+    from dasklab.results.storage import cached, store
 
     directories = baseline(path)
     require_trust((store.need(Trial, each).workload for each in directories), path, trusted=trusted)
@@ -71,7 +71,7 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
 
         return pictures.draw(sensitivities)
 
-    save_picture("Picture", draw, directory / "sensitivity")
+    save_picture("Picture", draw, cached.writable(directory) / "sensitivity")
 
 
 def _print(sensitivities: Sensitivities, directory: Path) -> None:

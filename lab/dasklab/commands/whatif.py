@@ -103,15 +103,15 @@ def whatif(
 
 
 def calibrations_of(directories: list[Path], file: Path | None = None) -> tuple[Calibration, ...]:
-    """Calibrate on trials and write each calibration to the trial's directory; or read one from a file."""
+    """Calibrate on trials and write each calibration beside its trial; or read one from a file."""
     from dasklab.predict.calibrate import calibrate_each
     from dasklab.predict.calibration import Calibration
-    from dasklab.results.storage import store
+    from dasklab.results.storage import cached, store
 
     if file is None:
         by_directory = calibrate_each(directories)
         for directory, calibration in by_directory.items():
-            store.write(directory, calibration)
+            store.write(cached.writable(directory), calibration)
         return tuple(by_directory.values())
     stored = store.read_file(Calibration, file)
     if stored is None:

@@ -23,7 +23,7 @@ from dasklab.predict.advice import Candidate
 from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.answers import answer
 from dasklab.results.statistics.interval import Interval
-from dasklab.results.storage import store
+from dasklab.results.storage import cached, store
 
 NAME = "advice"  # of the experiment, and of its file beside the trial
 FACTOR, UNCHANGED, METRIC = "change", "unchanged", "compute_s"
@@ -107,7 +107,7 @@ def experiment(
 
 def write(directory: Path, content: Experiment) -> Path:
     """Write the experiment as a file for `dasklab run`."""
-    path = directory / f"{NAME}.yml"
+    path = cached.writable(directory) / f"{NAME}.yml"
     plain = content.model_dump(mode="json", exclude_unset=True)
     atomic.write_text(path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
     return path

@@ -23,7 +23,7 @@ from dasklab.records.document import RECORD, Record
 from dasklab.records.preloaded import other_form, tables
 from dasklab.records.recorder.layout import FORM
 from dasklab.records.schema import TABLES
-from dasklab.results.storage import store
+from dasklab.results.storage import cached, store
 
 Frames = dict[str, pd.DataFrame]
 
@@ -41,14 +41,28 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
         return _record(trial)
     kind = CaptureRecords if captured else Records
     source = store.file_of(kind, trial)
-    folder = source.with_suffix("")
-    try:
-        if _fresh(folder, source):
-            return _read(folder)
-    except LabError as error:
-        warn(f"{error.message}; the tables are made again")
-    _unpack(trial, kind, folder)
-    return _read(folder)
+    folders = _folders(trial, kind)
+    for folder in folders:
+        try:
+            if _fresh(folder, source):
+                return _read(folder)
+        except LabError as error:
+            warn(f"{error.message}; the tables are made again")
+    _unpack(trial, kind, folders[-1])
+    return _read(folders[-1])
+
+
+def _folders(trial: Path, kind: type[Records]) -> tuple[Path, ...]:
+    """Return where the tables may be: beside the records, and in the cache if that cannot be written."""
+    source = store.file_of(kind, trial)
+    beside = source.with_suffix("")
+    is_linked = beside.is_symlink()
+    if cached.is_writable(trial) and not is_linked and (not beside.exists() or cached.is_writable(beside)):
+        return (beside,)
+    samples = store.file_of(CaptureReport if kind is CaptureRecords else Timings, trial)
+    content = b"".join(file.read_bytes() for file in (source, samples) if file.exists())
+    in_cache = cached.elsewhere(trial, content) / beside.name
+    return (in_cache,) if is_linked else (beside, in_cache)
 
 
 def is_record(folder: Path) -> bool:

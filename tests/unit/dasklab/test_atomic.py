@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from dasklab import atomic
+from dasklab.path_types import OutputFile
 from dasklab.paths import SHARE as ROOT
 
 from tests.waiting import PATIENCE_S
@@ -123,13 +124,53 @@ def test_folder_keeps_files_that_are_not_replaced(tmp_path: Path) -> None:
     assert contents(folder) == {"mine": b"mine", "below/page": b"new"}
 
 
-def test_links_modes_and_streams(tmp_path: Path) -> None:
+def test_only_links_that_the_user_typed_are_followed(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old")
-    target.chmod(0o600)
-    link.symlink_to(target)
+    link.symlink_to(tmp_path / "second")
+    (tmp_path / "second").symlink_to("target")
+    atomic.write_text(OutputFile().convert(str(link), None, None), "typed")
+    assert link.is_symlink() and target.read_text() == "typed"
     atomic.write_text(link, "new")
-    assert link.is_symlink() and target.read_text() == "new"
+    assert not link.is_symlink() and link.read_text() == "new" and target.read_text() == "typed"
+
+
+def test_folder_is_not_filled_through_links(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    (precious / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic link"), atomic.filled(tmp_path / "link"):
+        raise AssertionError("filled")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "below").symlink_to(precious / "below")
+    with atomic.filled(tmp_path / "folder") as draft:
+        (draft / "below").mkdir()
+        (draft / "below" / "page").write_text("new")
+    assert contents(tmp_path) == {"folder/below/page": b"new"}
+
+
+def test_drafts_of_processes_that_ended_are_removed(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, sys; from dasklab import atomic; here = pathlib.Path(sys.argv[1])\n"
+        "with atomic.filled(here / 'folder') as folder, atomic.replaced(here / 'file') as file:\n"
+        "    (folder / 'half').write_text('half'); file.write_text('half'); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
+    (tmp_path / f"{atomic.PREFIX}{'0' * 12}").mkdir()  # the form of earlier versions
+    os.utime(tmp_path / f"{atomic.PREFIX}{'0' * 12}", (0, 0))
+    young = tmp_path / f"{atomic.PREFIX}{'1' * 8}-1-{'1' * 12}"  # of a process on another system
+    young.mkdir()
+    with atomic.replaced(tmp_path / "running"):
+        assert sum(path.name.startswith(atomic.PREFIX) for path in tmp_path.iterdir()) == 2
+        atomic.write_text(tmp_path / "file", "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [young.name, "file", "running"]
+
+
+def test_modes_and_streams(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("old")
+    target.chmod(0o600)
+    atomic.write_text(target, "new")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     mask = os.umask(0o027)
     try:

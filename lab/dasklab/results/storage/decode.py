@@ -1,7 +1,8 @@
 """Decode the captures of a trial, once; all readers use the tables that are kept.
 
 ``decoded/`` in the trial's directory holds the tables of ``daskwire`` as Parquet and, in summary.json, what
-needs the packets themselves. The folder may be deleted: it is made again from the captures on demand.
+needs the packets themselves. The folder may be deleted: it is made again from the captures on demand. Of a
+trial that cannot be written to it is in the cache.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dasklab.model.document import Document
 from dasklab.model.files import CaptureReport
 from dasklab.model.strict import Strict
 from dasklab.notices import warn
-from dasklab.results.storage import store
+from dasklab.results.storage import cached, store
 
 FOLDER = "decoded"
 CUT_BYTES = 1448  # TCP payload of a full Ethernet frame, with timestamps
@@ -94,7 +95,7 @@ def summary(directory: Path, report: CaptureReport) -> CaptureSummary:
     Raises:
         LabError: the tables cannot be written.
     """
-    stored = _stored_summary(directory)
+    stored = _stored_summary(_place(directory, report))
     return stored if stored is not None else _decode(directory, report)
 
 
@@ -108,7 +109,7 @@ def rows(directory: Path, report: CaptureReport, summary: CaptureSummary, name: 
     """
     if not summary.decodable:
         return []
-    path = directory / FOLDER / f"{name}.parquet"
+    path = _place(directory, report) / FOLDER / f"{name}.parquet"
     try:
         return _read_rows(path)
     except (OSError, ValueError, ArrowException) as error:
@@ -118,6 +119,16 @@ def rows(directory: Path, report: CaptureReport, summary: CaptureSummary, name: 
     if not decoded.decodable:
         raise LabError(f"{path}: {reason}, and it cannot be made again: {'; '.join(decoded.problems)}")
     return _read_rows(path)
+
+
+def _place(directory: Path, report: CaptureReport) -> Path:
+    """Return the folder that ``decoded`` is in: the trial's, or one in the cache if that is read-only."""
+    folder = directory / FOLDER
+    if not folder.is_symlink() and (
+        cached.is_writable(directory) or (directory / CaptureSummary.FILE).exists()
+    ):
+        return directory
+    return cached.elsewhere(directory, report.to_json().encode())
 
 
 def _stored_summary(directory: Path) -> CaptureSummary | None:
@@ -146,6 +157,7 @@ def window_ns(report: CaptureReport, first_ns: int, last_ns: int) -> Window:
 
 def _decode(directory: Path, report: CaptureReport) -> CaptureSummary:
     """Decode the captures and store the tables and the summary; unreadable captures are not stored."""
+    place = _place(directory, report)
     files = sorted(directory.glob("capture*.pcap"))
     if not files:
         return CaptureSummary(problems=("its files are missing",))
@@ -154,11 +166,11 @@ def _decode(directory: Path, report: CaptureReport) -> CaptureSummary:
     except daskwire.WireError as error:
         return CaptureSummary(problems=(str(error),))
     try:
-        daskwire.write_parquet(capture, directory / FOLDER)
+        daskwire.write_parquet(capture, place / FOLDER)
     except daskwire.WireError as error:
         raise LabError(str(error)) from error
     decoded = _summarise(capture, report)
-    store.write(directory, decoded)  # last: without a summary the tables are ignored
+    store.write(place, decoded)  # last: without a summary the tables are ignored
     return decoded
 
 

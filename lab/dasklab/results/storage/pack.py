@@ -1,7 +1,8 @@
 """A run or a record as one file, and such a file opened again.
 
-The file is a ZIP archive of the folder, without what is computed again from the rest. To open it, its content
-is unpacked into the user's cache, once: the folder there is named after the content's checksums.
+The file is a ZIP archive of the folder, without links and what is computed again from the rest. To open it,
+its content is unpacked into the user's cache, once: the folder there is named after the file's SHA-256.
+A file may come from anybody, so what it may unpack to is bounded.
 """
 
 from __future__ import annotations
@@ -11,16 +12,25 @@ import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from dasklab import atomic, paths
+from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model.files import CaptureRecords, Records
+from dasklab.notices import warn
+from dasklab.results.storage import cached
 
 SUFFIX = ".zip"
 TABLES = {  # folders that are made of the files of the same names
     Path(name).stem for kind in (Records, CaptureRecords) for name in (kind.FILE, kind.PREVIOUS_FILE)
 }
 REPORT = "report"
+PACKS = "packs"
+
+MAX_FILES = 100_000  # the largest run so far has 6,000
+MAX_UNPACKED_BYTES = 16 * 1024**3
+MAX_RATIO = 100  # of unpacked to packed bytes; packed runs have 3 to 20
+RATIO_APPLIES_BYTES = 100 * 1024**2  # smaller content does no harm, however well it packs
 
 
 def pack(folder: Path, file: Path) -> Path:
@@ -40,11 +50,15 @@ def pack(folder: Path, file: Path) -> Path:
 
 
 def _content(folder: Path) -> Iterator[Path]:
-    """Yield the files that are not made of others: no tables of records, no report, no drafts."""
+    """Yield the files that are not made of others (tables of records, report) and are no drafts or links."""
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         derived = parts[0] == REPORT or TABLES & set(parts[:-1])
-        if path.is_file() and not derived and not any(part.startswith(atomic.PREFIX) for part in parts):
+        if derived or any(part.startswith(atomic.PREFIX) for part in parts):
+            continue
+        if path.is_symlink():
+            warn(f"{path}: a symbolic link; it is left out of the pack")
+        elif path.is_file():
             yield path
 
 
@@ -57,15 +71,15 @@ def unpack(file: Path) -> Path:
     """Return the folder of a packed run or record in the cache; unpack it if it is not there yet.
 
     Raises:
-        LabError: the file is damaged, or does not hold one folder.
+        LabError: the file is damaged, does not hold one folder, or would unpack to too much.
         OSError: the cache cannot be written.
     """
     try:
-        with zipfile.ZipFile(file) as archive:
+        with file.open("rb") as stream, zipfile.ZipFile(stream) as archive:
             members = archive.infolist()
-            sums = [(member.filename, member.CRC, member.file_size) for member in members]
-            target = _cache() / hashlib.sha256(repr(sums).encode()).hexdigest()[:16]
+            _check_size(members, file)
             inside = _folder([member.filename for member in members], file)
+            target = cached.place(PACKS, _sha256(stream))
             if not target.is_dir():
                 with atomic.filled(target) as draft:
                     archive.extractall(draft)
@@ -76,11 +90,37 @@ def unpack(file: Path) -> Path:
 
 def is_unpacked(folder: Path) -> bool:
     """Return whether a folder is one that ``unpack`` returned, or is inside of one."""
-    return _cache().resolve() in folder.resolve().parents
+    return cached.folder(PACKS).resolve() in folder.resolve().parents
 
 
-def _cache() -> Path:
-    return paths.cache() / "packs"
+def _sha256(stream: BinaryIO) -> str:
+    stream.seek(0)
+    digest = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _check_size(members: list[zipfile.ZipInfo], file: Path) -> None:
+    """Refuse an archive that would unpack to too much. zipfile never unpacks more than a member declares.
+
+    Raises:
+        LabError: there are too many files, they are too large, or too well packed to be a run.
+    """
+    unpacked = sum(member.file_size for member in members)
+    packed = max(1, file.stat().st_size)
+    found = None
+    if len(members) > MAX_FILES:
+        found = f"{len(members):,} files; at most {MAX_FILES:,}"
+    elif unpacked > MAX_UNPACKED_BYTES:
+        found = f"{unpacked / 1e9:,.1f} GB; at most {MAX_UNPACKED_BYTES / 1e9:.1f} GB"
+    elif unpacked > RATIO_APPLIES_BYTES and unpacked > MAX_RATIO * packed:
+        found = f"{unpacked // packed:,} times its size, {unpacked / 1e9:,.1f} GB; at most {MAX_RATIO} times"
+    if found:
+        raise LabError(
+            f"{file}: it would unpack to {found} are unpacked",
+            "if you trust it: unzip it, and name the folder",
+        )
 
 
 def _folder(names: list[str], file: Path) -> str:

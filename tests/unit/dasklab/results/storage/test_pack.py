@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import re
+import time
 import zipfile
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from click.testing import CliRunner, Result
 from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.model.files import Records
-from dasklab.results.storage import pack, store
+from dasklab.results.storage import cached, pack, store
 
 from tests.unit.dasklab.stored_run import TRIAL, previous_run
 
@@ -73,6 +76,51 @@ def test_a_changed_run_is_unpacked_again(folder: Path, packed: Path) -> None:
     assert store.read_run(second) == store.read_run(folder)
 
 
+def test_packs_that_only_look_alike_have_folders_of_their_own(folder: Path, packed: Path) -> None:
+    """A name, a CRC-32 and a size are easily given to other content."""
+    first = pack.unpack(packed)
+    with zipfile.ZipFile(packed, "a") as archive:
+        before = [(member.filename, member.CRC, member.file_size) for member in archive.infolist()]
+        archive.comment = b"another file"
+    with zipfile.ZipFile(packed) as archive:
+        assert before == [(member.filename, member.CRC, member.file_size) for member in archive.infolist()]
+    assert pack.unpack(packed) != first
+
+
+def test_packs_that_nobody_uses_are_removed(packed: Path) -> None:
+    first = pack.unpack(packed).parents[1]
+    draft = first.with_name(".tmp-0123456789ab")
+    draft.mkdir()
+    for path in (first, draft):
+        os.utime(path, (0, time.time() - cached.MAX_AGE_S - 1))
+    pack.unpack(packed)  # it is used
+    assert first.exists() and not draft.exists()
+    os.utime(first, (0, time.time() - cached.MAX_AGE_S - 1))
+    other = Path("other.zip")
+    other.write_bytes(archive_of("a/b", "a/c"))
+    pack.unpack(other)
+    assert not first.exists()
+
+
+def test_links_in_a_run_are_neither_packed_nor_written_through(folder: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    (precious / "inside").mkdir(parents=True)
+    (precious / "file").write_text("precious")
+    for name, target in (("explain.svg", "file"), ("records", "inside")):
+        (folder / TRIAL / name).symlink_to(precious / target)
+    for name, target in (("report", "inside"), ("note", "file")):
+        (folder / name).symlink_to(precious / target)
+    for words in (["explain", folder / TRIAL], ["report", folder], ["results", "show", folder]):
+        result = run(*words)
+        assert result.exit_code == 0, result.output
+    assert (precious / "file").read_text() == "precious" and not list((precious / "inside").iterdir())
+    (folder / TRIAL / "explain.svg").unlink()
+    (folder / TRIAL / "explain.svg").symlink_to(precious / "file")
+    result = run("results", "pack", folder)
+    with zipfile.ZipFile(result.stdout.strip()) as archive:
+        assert not [name for name in archive.namelist() if name.endswith(("note", "explain.svg"))]
+
+
 def archive_of(*names: str) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -81,7 +129,21 @@ def archive_of(*names: str) -> bytes:
     return buffer.getvalue()
 
 
+def bomb() -> bytes:
+    """Return an archive of 0.2 MB that unpacks to 200 MB."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a/b", "w") as member:
+        for _ in range(200):
+            member.write(bytes(1_000_000))
+    return buffer.getvalue()
+
+
 BAD = {
+    "bomb": (bomb(), "it would unpack to 1,0.. times its size, 0.2 GB; at most 100 times"),
+    "many files": (
+        archive_of(*(f"a/{number}" for number in range(100_001))),
+        "100,001 files; at most 100,000",
+    ),
     "outside": (archive_of("a/b", "a/../../b"), "names in it lead out of it"),
     "no folder": (archive_of("a", "b"), "this is no packed run"),
     "cut off": (archive_of("a/b", "a/c").replace(b"{}", b"[]", 1), "it cannot be unpacked: Bad CRC-32"),
@@ -93,7 +155,8 @@ def test_other_archives_are_refused_in_one_line(folder: Path, content: bytes, re
     file = Path("bad.zip")
     file.write_bytes(content)
     result = run("results", "show", file)
-    assert (result.exit_code, reason in result.output) == (2, True), result.output
+    assert result.exit_code == 2 and re.search(reason, result.output), result.output
+    assert not list((folder.parents[2] / "cache").glob("packs/*"))
     with pytest.raises(LabError, match=reason):
         pack.unpack(file)
 
