@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import dasklab
 import distributed
@@ -20,7 +21,7 @@ from dasklab import records
 from dasklab.breakdown.explain import explain
 from dasklab.cli import main
 from dasklab.errors import LabError
-from dasklab.records.document import Record
+from dasklab.records.document import RECORD, Record
 from distributed import Client, LocalCluster, Worker
 
 from tests.waiting import PATIENCE_S
@@ -90,9 +91,7 @@ def changed(dask_worker: Worker) -> dict[str, Any]:
         "comm": sorted(vars(dask_worker.batched_stream.comm)),
         "select": "select" in vars(selector),
         "fetch": distributed.worker.get_data_from_worker.__qualname__,
-        "process": [
-            name for name in vars(distributed) if name.startswith("_dasklab") and vars(distributed)[name]
-        ],
+        "process": [name for name in vars(distributed) if name.startswith("_dasklab")],
         "gc": len(gc.callbacks),
     }
 
@@ -145,6 +144,147 @@ def test_detaching_undoes_everything(client: Client, tmp_path: Path) -> None:
     assert state(client) == before
     assert run.failures == {} and run.lost == {}
     assert total(client) == 465
+
+
+def test_a_folder_that_is_removed_costs_one_warning(
+    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = state(client)
+    with dasklab.record(client, tmp_path / "run"):
+        shutil.rmtree(tmp_path / "run")
+        result = total(client)
+    assert result == 465
+    assert state(client) == before
+    assert [r.message for r in caplog.records if r.name == "dasklab"] == [
+        f"{tmp_path / 'run'}: the record ends here, it cannot be written: No such file or directory"
+    ]
+
+
+def test_a_full_disk_costs_one_warning_and_keeps_what_was_written(
+    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = state(client)
+    with dasklab.record(client, tmp_path / "run"):
+        (tmp_path / "run" / RECORD).unlink(missing_ok=True)
+        (tmp_path / "run" / RECORD).symlink_to("/dev/full")
+        result = total(client)
+    assert result == 465
+    assert state(client) == before
+    warnings = [r.message for r in caplog.records if r.name == "dasklab"]
+    assert len(warnings) == 1 and "No space left on device" in warnings[0]
+    assert completeness(tmp_path / "run") is False
+
+
+def test_a_scheduler_without_a_recorder_costs_one_warning(
+    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def forget(dask_scheduler: Any) -> None:
+        """Leave the scheduler as one that was started again."""
+        await dask_scheduler.plugins["dasklab-recorder"].close_everywhere()
+
+    before = state(client)
+    with dasklab.record(client, tmp_path / "run"):
+        client.run_on_scheduler(forget)
+        result = total(client)
+    assert result == 465
+    assert state(client) == before
+    assert len([r for r in caplog.records if r.name == "dasklab"]) == 1
+    assert completeness(tmp_path / "run") is False
+
+
+def test_a_client_that_is_closed_in_the_block(client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
+    before = state(client)[:2]
+    mine = Client(cluster.scheduler_address, set_as_default=False)
+    with dasklab.record(mine, tmp_path / "run"):
+        result = total(mine)
+        mine.close()
+    assert result == 465
+    assert completeness(tmp_path / "run") is False
+    eventually(lambda: state(client)[:2] == before)
+
+
+def test_a_record_that_was_left_behind_is_ended_by_the_next(client: Client, tmp_path: Path) -> None:
+    before = state(client)
+    left = dasklab.record(client, tmp_path / "left").__enter__()
+    left._leave()  # as Ctrl-C does in __exit__
+    with dasklab.record(client, tmp_path / "run"):
+        total(client)
+    assert state(client) == before
+    assert completeness(tmp_path / "run") is True
+    assert len(records.load(tmp_path / "run")["tasks"]) == 31
+
+
+def test_what_the_user_put_into_a_client_is_there_afterwards(client: Client, tmp_path: Path) -> None:
+    calls = []
+    gather, sync = client._gather, client.sync
+
+    def mine(*args: Any, **options: Any) -> Any:
+        calls.append("gather")
+        return gather(*args, **options)
+
+    def later(*args: Any, **options: Any) -> Any:
+        calls.append("sync")
+        return sync(*args, **options)
+
+    client._gather = mine
+    with dasklab.record(client, tmp_path / "run"):
+        client.sync = later
+        total(client)
+    assert client._gather is mine and client.sync is later
+    calls.clear()
+    client.gather(client.map(inc, range(2), pure=False))
+    assert calls.count("gather") == 1 and "sync" in calls
+
+
+class Wrapping(distributed.WorkerPlugin):
+    """Counts requests for data, as a plugin of the user's may do."""
+
+    name = "wrapping"
+
+    def setup(self, worker: Worker) -> None:
+        original = worker.handlers["get_data"]
+
+        async def get_data(comm: Any, **message: Any) -> Any:
+            worker.wrapped = getattr(worker, "wrapped", 0) + 1  # type: ignore[attr-defined]
+            return await original(comm, **message)
+
+        worker.handlers["get_data"] = get_data
+
+
+def test_wrappers_that_others_put_on_top_stay(tmp_path: Path) -> None:
+    def served(dask_worker: Worker) -> int:
+        return int(getattr(dask_worker, "wrapped", 0))
+
+    with LocalCluster(**LOCAL) as cluster, Client(cluster) as client:
+        with dasklab.record(client, tmp_path / "run"):
+            client.register_plugin(Wrapping())
+        first, second = client.scheduler_info()["workers"]
+        before = sum(client.run(served).values())
+        part = client.submit(inc, 1, workers=[first], pure=False)
+        assert client.submit(inc, part, workers=[second], pure=False).result() == 3
+        assert sum(client.run(served).values()) > before
+
+
+class Hostile:
+    """Counts how often its size is asked for in this process."""
+
+    asked: ClassVar[list[int]] = []
+
+    def __sizeof__(self) -> int:
+        self.asked.append(1)
+        return 1000
+
+
+def test_the_size_of_what_is_scattered_is_dask_s_own(client: Client, tmp_path: Path) -> None:
+    Hostile.asked.clear()
+    client.scatter([Hostile(), Hostile()], hash=False)
+    without = len(Hostile.asked)
+    with dasklab.record(client, tmp_path / "run"):
+        client.scatter([Hostile(), Hostile()], hash=False)
+    calls = records.load(tmp_path / "run")["calls"]
+    assert len(Hostile.asked) == 2 * without
+    scattered = calls[calls.kind == "scatter"]
+    assert scattered["keys"].tolist() == [2] and scattered.nbytes.iloc[0] > 2000
 
 
 def completeness(folder: Path) -> bool | None:

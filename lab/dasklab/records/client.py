@@ -6,6 +6,7 @@ Methods of one client are wrapped, in this process only; ``detach`` restores the
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
+import asyncio
 import linecache
 import sys
 from collections.abc import Callable, Mapping
@@ -13,15 +14,18 @@ from functools import partial, wraps
 from types import FrameType
 from typing import Any
 
-from distributed import Client
+from distributed import Client, Future
 from distributed.metrics import time
 
 from dasklab.records.recorder.base import guarded
 from dasklab.records.recorder.layout import CLIENT
 from dasklab.records.recorder.loops import watch_loop
+from dasklab.records.recorder.patches import replace
+from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import Store
 
 MOST_ROWS = 200_000
+ASK_S = 5.0  # for the sizes of what was scattered
 # Calls that move data or wait; a synchronous client makes all of them through ``sync``.
 AWAITED = {"_gather": "wait", "_gather_remote": "gather", "_scatter": "scatter"}
 # Packages whose code is not the user's.
@@ -47,6 +51,7 @@ class ClientRecorder:
         self.client, self.code = client, code
         self.store = Store(CLIENT, MOST_ROWS)
         self.undo: list[Callable[[], Any]] = []
+        self.asking: list[asyncio.Future[None]] = []  # for sizes of what was scattered
         self.begin = 0.0  # of the graph that is being built
         self.lines: dict[tuple[str, int], int] = {}  # without code: a number for each line
 
@@ -65,8 +70,15 @@ class ClientRecorder:
     def _replace(self, name: str, wrap: Callable[[Any], Any]) -> None:
         original = getattr(self.client, name, None)
         if original is not None:
-            setattr(self.client, name, wraps(original)(wrap(original)))
-            self.undo.append(lambda: vars(self.client).pop(name, None))
+            wrapper = wrap(original)
+
+            @wraps(original)
+            def recorded(
+                *args: Any, **options: Any
+            ) -> Any:  # once detached, it may still be called by others
+                return (wrapper if self.undo else original)(*args, **options)
+
+            self.undo.append(replace(self.client, name, recorded))
 
     def _building(self, build: Callable[..., Any]) -> Callable[..., Any]:
         def building(*args: Any, **options: Any) -> Any:
@@ -102,18 +114,40 @@ class ClientRecorder:
 
     def _awaited(self, kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
         async def awaited(*args: Any, **options: Any) -> Any:
-            start = time()
-            keys, nbytes = (self._payload(args[0]) if kind == "scatter" and args else None) or (0, 0.0)
+            start, scattered = time(), []
             try:
-                return await call(*args, **options)
+                result = await call(*args, **options)
+                if kind == "scatter":
+                    scattered = self._keys(result) or []
+                return result
             finally:
-                self.store.logs["calls"].add(kind, start, time(), keys, nbytes, *NO_LINE)
+                if scattered:
+                    self.asking.append(asyncio.ensure_future(self._add_scatter(start, time(), scattered)))
+                else:
+                    self.store.logs["calls"].add(kind, start, time(), 0, 0.0, *NO_LINE)
 
         return awaited
 
     @guarded
-    def _payload(self, data: Any) -> tuple[int, float]:
-        return payload(data)
+    def _keys(self, result: Any) -> list[Any]:
+        """Return the keys of what ``Client.scatter`` returns: a future, or several."""
+        futures = result.values() if isinstance(result, dict) else result
+        return [future.key for future in ([futures] if isinstance(futures, Future) else futures)]
+
+    async def _add_scatter(self, start: float, stop: float, keys: list[Any]) -> None:
+        """Ask the scheduler for the sizes: measuring them here might call the user's code."""
+        nbytes = NAN
+        try:
+            sizes = await asyncio.wait_for(self.client.scheduler.nbytes(keys=keys, summary=False), ASK_S)
+            nbytes = float(sum(sizes.values()))
+        except Exception:  # noqa: BLE001 - a result may be gone, the cluster, too: the size stays unknown
+            self.store.failures["scatter: unknown size"] += 1
+        self.store.logs["calls"].add("scatter", start, stop, len(keys), nbytes, *NO_LINE)
+
+    async def finish(self) -> None:
+        """Wait for the sizes that have been asked for."""
+        await asyncio.gather(*self.asking)
+        self.asking.clear()
 
     @guarded
     def _guarded_line(self) -> Line:
@@ -131,16 +165,3 @@ class ClientRecorder:
                 return path, frame.f_lineno, linecache.getline(path, frame.f_lineno).strip()
             frame = frame.f_back
         return NO_LINE
-
-
-def payload(data: Any) -> tuple[int, float]:
-    """Return the number of objects that are scattered, and their size as Dask estimates it."""
-    from dask.sizeof import sizeof
-
-    items = (
-        list(data.values() if isinstance(data, dict) else data)
-        if isinstance(data, (dict, list, tuple, set))
-        else [data]
-    )
-    sample = items[:100]
-    return len(items), float(sum(map(sizeof, sample))) * len(items) / max(1, len(sample))

@@ -16,8 +16,8 @@ class Record(BaseModel):
         client: the id of the client that recorded; others may have used the cluster meanwhile.
         lost: rows that each process dropped because its memory was full.
         failures: how often hooks of the recorder failed, by process and reason.
-        complete: whether everything was fetched until the recorder detached; None (unknown) in records that were
-            written before this field existed.
+        complete: whether everything was fetched until the recorder detached; None (unknown) in records that
+            were written before this field existed.
     """
 
     FILE: ClassVar[str] = "record.json"

@@ -8,8 +8,10 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import cloudpickle
 from distributed import Client
@@ -21,7 +23,7 @@ from dasklab.notices import warn
 from dasklab.records import chunks, recorder
 from dasklab.records.client import ClientRecorder
 from dasklab.records.document import RECORD, Record
-from dasklab.records.recorder.base import NAME
+from dasklab.records.recorder.base import NAME, Owner
 from dasklab.records.recorder.layout import FORM
 from dasklab.records.recorder.scheduler import SchedulerRecorder
 from dasklab.records.recorder.worker import WorkerRecorder
@@ -37,6 +39,8 @@ ROUNDS = 5  # of one visit: a process that has more keeps the rest for the next
 LAST_ROUNDS = 10_000
 LOST = (OSError, TimeoutError, asyncio.TimeoutError)  # the cluster, or the connection to it, is gone
 KEYS = ("plain", "hash")
+PROCESS = uuid4().hex  # a name of this process that no other has
+OPEN_RECORDS: set[str] = set()  # whose blocks have not ended
 
 
 class Session:
@@ -59,6 +63,7 @@ class Session:
         self.lost: dict[str, int] = {}
         self.workers: list[str] = []
         self.complete = False
+        self._recording = self._writable = True  # until the cluster, or the folder, is gone
 
     @property
     def _scheduler(self) -> Any:
@@ -80,8 +85,12 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.mine.detach()
-        self.client.sync(self._stop)
+        self._leave()
+        if self.client.loop.asyncio_loop.is_closed():
+            self._warn_of_cluster("the client is closed")
+            self._keep_own()
+        else:
+            self.client.sync(self._stop)
 
     async def __aenter__(self) -> Session:
         await self._start()
@@ -90,40 +99,54 @@ class Session:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.mine.detach()
+        self._leave()
         await self._stop()
+
+    def _leave(self) -> None:
+        OPEN_RECORDS.discard(self.owner.record)
+        self.mine.detach()
 
     async def _start(self) -> None:
         if self.folder.exists() and any(self.folder.iterdir()):
             raise LabError(f"{self.folder} is not empty", "record into a new folder")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.start = time()
-        who = f"{self.client.id} of process {os.getpid()} on {socket.gethostname()}"
+        self.owner = self._owner()
         scheduler, worker = by_value(
-            SchedulerRecorder(f"{who}, into {self.folder}", self.hashed, LEASE_S),
-            WorkerRecorder(who, self.hashed, LEASE_S),
+            SchedulerRecorder(self.owner, self.hashed, LEASE_S),
+            WorkerRecorder(self.owner, self.hashed, LEASE_S),
         )
         try:
             await self._scheduler.register_scheduler_plugin(plugin=scheduler, name=NAME, idempotent=False)
         except RuntimeError as error:
             raise LabError(str(error)) from None
-        replies = await self._scheduler.register_worker_plugin(plugin=worker, name=NAME, idempotent=False)
+        try:
+            self._write()
+            await self._attach_workers(worker)
+            self.mine.attach()
+        except BaseException:
+            self.mine.detach()
+            await self._detach()
+            raise
+        OPEN_RECORDS.add(self.owner.record)
+        self._stopping = asyncio.Event()
+        self._visiting = asyncio.ensure_future(self._visit_again_and_again())
+
+    def _owner(self) -> Owner:
+        client = self.client.id
+        who = f"{client} of process {os.getpid()} on {socket.gethostname()}, into {self.folder}"
+        return Owner(uuid4().hex, client, PROCESS, who, frozenset(OPEN_RECORDS))
+
+    async def _attach_workers(self, plugin: bytes) -> None:
+        replies = await self._scheduler.register_worker_plugin(plugin=plugin, name=NAME, idempotent=False)
         for address, reply in replies.items():
             if reply.get("status") == "error":
                 self.failures[f"{address}: attach: {reply.get('exception_text')}"] = 1
                 warn(f"{address} is not recorded: {reply.get('exception_text')}")
-        self.mine.attach()
-        self._keep_own()
-        self._stopping = asyncio.Event()
-        self._visiting = asyncio.ensure_future(self._visit_again_and_again())
 
     async def _visit_again_and_again(self) -> None:
-        while not await self._stops_within(INTERVAL_S):
-            try:
-                await self._visit(ROUNDS)
-            except LOST as error:
-                self._warn(error)
-                return
+        while self._recording and not await self._stops_within(INTERVAL_S):
+            await self._visit(ROUNDS)
 
     async def _stops_within(self, seconds: float) -> bool:
         try:
@@ -133,37 +156,59 @@ class Session:
         return True
 
     async def _stop(self) -> None:
-        self._stopping.set()
-        await self._visiting  # not cancelled: what a process handed over would be lost
+        """Fetch the rest and detach, whatever happens: it must not cost the user the result."""
         try:
+            self._stopping.set()
+            await self._visiting  # not cancelled: what a process handed over would be lost
+            await self.mine.finish()
             await self._visit(1, last=True)
             await self._visit(LAST_ROUNDS)
-            await _answer(self._scheduler.dasklab_detach())
-            self.complete = True
-        except LOST as error:
-            self._warn(error)
+        finally:
+            self.complete = await self._detach() and self._recording
         self._keep_own()
 
-    def _warn(self, error: Exception) -> None:
-        why = str(error) or type(error).__name__
-        warn(f"the cluster did not answer the recorder ({why}); what it recorded so far is kept")
+    async def _detach(self) -> bool:
+        """Detach from the cluster; return whether it said so."""
+        try:
+            return await _answer(self._scheduler.dasklab_detach(record=self.owner.record)) is not None
+        except LOST as error:
+            self._warn_of_cluster(str(error) or type(error).__name__)
+            return False
+
+    def _warn_of_cluster(self, why: str) -> None:
+        if self._recording:
+            warn(f"the cluster did not answer the recorder ({why}); what it recorded so far is kept")
+        self._recording = False
 
     async def _visit(self, rounds: int, last: bool = False) -> None:
-        """Fetch what scheduler and workers have recorded."""
-        options = {"last": True} if last else {}
+        """Fetch what scheduler and workers have recorded, unless an earlier visit failed."""
+        if not self._recording:
+            return
+        try:
+            await self._fetch(rounds, {"record": self.owner.record} | ({"last": True} if last else {}))
+        except LOST as error:
+            self._warn_of_cluster(str(error) or type(error).__name__)
+        self._keep_own()
+
+    async def _fetch(self, rounds: int, options: dict[str, Any]) -> None:
         request = time()
-        reply = await _answer(self._scheduler.dasklab_take(**options))
+        reply = await self._take(options)
         self.mine.store.logs["clock"].add(request, reply["now"], time())
         self._keep("scheduler", reply)
         self.workers = reply["workers"]
         for _ in range(rounds - 1):
             if not reply["more"]:
                 break
-            reply = await _answer(self._scheduler.dasklab_take())
+            reply = await self._take({"record": self.owner.record})
             self._keep("scheduler", reply)
         for first in range(0, len(self.workers), WORKERS_AT_ONCE):
             await self._visit_workers(self.workers[first : first + WORKERS_AT_ONCE], rounds, options)
-        self._keep_own()
+
+    async def _take(self, options: dict[str, Any]) -> dict[str, Any]:
+        reply = await _answer(self._scheduler.dasklab_take(**options))
+        if not isinstance(reply, dict):
+            raise OSError("the scheduler has no recorder any more: was it started again?")
+        return reply
 
     async def _visit_workers(self, addresses: Iterable[str], rounds: int, options: dict[str, Any]) -> None:
         waiting = list(addresses)
@@ -173,7 +218,7 @@ class Session:
             message = {"op": "dasklab_take", **options}
             request = self._scheduler.broadcast(msg=message, workers=waiting, on_error="return")
             replies = await _answer(request)
-            options = {}
+            options = {"record": self.owner.record}
             answers = {address: reply for address, reply in replies.items() if isinstance(reply, dict)}
             for address, reply in answers.items():
                 self._keep(address, reply)
@@ -185,6 +230,9 @@ class Session:
             pass
         reply = {"chunks": store.take(float("inf")), "lost": store.lost, "failures": dict(store.failures)}
         self._keep("client", reply)
+        self._into_file(self._write)
+
+    def _write(self) -> None:
         about: dict[str, Any] = {"form": FORM, "client": self.client.id, "start": self.start, "stop": time()}
         record = Record(**about, lost=self.lost, failures=self.failures, complete=self.complete)
         atomic.write_text(self.folder / Record.FILE, record.model_dump_json(indent=1) + "\n")
@@ -193,11 +241,20 @@ class Session:
         """Write chunks down, and remember what a process lost or failed at."""
         if departed := reply.get("departed"):
             self._keep(departed["address"], departed)
-        chunks.append(self.folder / RECORD, process, reply.get("chunks", ()))
+        self._into_file(partial(chunks.append, self.folder / RECORD, process, reply.get("chunks", ())))
         if reply.get("lost"):
             self.lost[process] = reply["lost"]
         for failure, count in reply.get("failures", {}).items():
             self.failures[f"{process}: {failure}"] = count
+
+    def _into_file(self, write: Callable[[], None]) -> None:
+        """Write, until that fails once: what follows a frame that was cut could not be read."""
+        if self._writable:
+            try:
+                write()
+            except OSError as error:
+                self._writable = self._recording = False
+                warn(f"{self.folder}: the record ends here, it cannot be written: {error.strerror or error}")
 
     def explain(self) -> Any:
         """Break down the recorded time; a notebook shows it as sentences, a table and a picture."""

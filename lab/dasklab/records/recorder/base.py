@@ -11,7 +11,7 @@ import platform
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import distributed
@@ -21,6 +21,7 @@ from tornado.ioloop import PeriodicCallback
 
 from dasklab.records.recorder.layout import COMMON, FORM
 from dasklab.records.recorder.loops import watch_loop
+from dasklab.records.recorder.patches import replace, replace_item
 from dasklab.records.recorder.process import (
     cpu_times,
     kernel_counters,
@@ -46,9 +47,34 @@ def guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return hook(self, *args, **options)
         except Exception as error:  # noqa: BLE001
-            self.store.failures[f"{hook.__name__}: {error!r}"] += 1
+            self.store.failures[f"{hook.__name__}: {describe(error)}"] += 1
 
     return harmless
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's type and texts. Methods of the error are not called: they may be the user's."""
+    arguments = BaseException.args.__get__(error)  # type: ignore[call-overload]
+    texts = [str(argument) for argument in arguments if type(argument) in (str, int, float)]
+    return f"{type(error).__name__}({', '.join(texts)})"
+
+
+class Owner(NamedTuple):
+    """Who records.
+
+    Attributes:
+        record: a unique name of this recording; requests of another one are not answered.
+        client: the id of the client that records.
+        process: a unique name of its process.
+        text: a description, for a message to somebody else who wants to record.
+        others: names of the recordings that are open in the same process.
+    """
+
+    record: str
+    client: str
+    process: str
+    text: str
+    others: frozenset[str]
 
 
 class Recorder:
@@ -56,11 +82,11 @@ class Recorder:
 
     tables = COMMON
 
-    def __init__(self, owner: str, hashed: bool, lease_s: float) -> None:
+    def __init__(self, owner: Owner, hashed: bool, lease_s: float) -> None:
         """Prepare to record.
 
         Args:
-            owner: who records, for a message to who wants to record, too.
+            owner: who records.
             hashed: whether to record hashes instead of keys.
             lease_s: detach if nobody takes records for so long.
         """
@@ -76,8 +102,7 @@ class Recorder:
         self.undo.append(watch_loop(server.io_loop, self.store.logs["busy"]))
         gc.callbacks.append(self.on_gc)
         self.undo.append(partial(gc.callbacks.remove, self.on_gc))
-        server.handlers["dasklab_take"] = self.take
-        self.undo.append(partial(server.handlers.pop, "dasklab_take", None))
+        self.undo.append(replace_item(server.handlers, "dasklab_take", self.take))
         Recorder.sample(self, time())  # a loop that is blocked from now on takes no sample
         ticking = PeriodicCallback(self.tick, TICK_MS)
         ticking.start()
@@ -109,22 +134,19 @@ class Recorder:
         comm, due = batched.comm, 0.0
         if comm is None or hasattr(comm, "dasklab_write"):
             return
-        comm.dasklab_write = write = comm.write
+        write = comm.write
+        mark = replace(comm, "dasklab_write", write)
 
         def stamped(messages: Any, *args: Any, **options: Any) -> Any:
             nonlocal due
+            if not self.undo:  # detached, below somebody else's method
+                return write(messages, *args, **options)
             now = time()
             self.note_all(note, messages, now, due)
             due = now + batched.interval
             return write(messages, *args, **options)
 
-        comm.write = stamped
-
-        def restore() -> None:
-            vars(comm).pop("write", None)
-            vars(comm).pop("dasklab_write", None)
-
-        self.undo.append(restore)
+        self.undo += [mark, replace(comm, "write", stamped)]
 
     @guarded
     def note_all(self, note: Callable[..., None], messages: Any, now: float, due: float) -> None:
@@ -155,8 +177,10 @@ class Recorder:
     def abandon(self) -> None:
         self.detach()
 
-    async def take(self, last: bool = False) -> dict[str, Any]:
+    async def take(self, record: str, last: bool = False) -> dict[str, Any] | None:
         """Hand over some chunks: a handler of the server. ``last`` adds what is recorded once, at the end."""
+        if record != self.owner.record:
+            return None
         self.asked = time()
         if last:
             self.finish()

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from selectors import EVENT_READ
 from typing import Any
 
-import distributed
 from distributed.metrics import time
 
+from dasklab.records.recorder.patches import Undo, replace, share
 from dasklab.records.recorder.store import Log
 
 PAUSE_S = 0.0001  # an event loop that waits for less than this is not idle
@@ -33,14 +33,16 @@ class LoopWatch:
     ``late`` is how much of an interval that was. Recorders whose processes share a loop share its watch.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handlers: Mapping[int, Any]) -> None:
-        self.logs: list[Log] = []
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, handlers: Mapping[int, Any], logs: Mapping[int, Log]
+    ) -> None:
+        self.logs = logs
         self.begin, self.late = time(), 0.0
         self.handlers = handlers  # tornado's: for each file descriptor itself and its stream's method
-        self.selector = getattr(loop, "_selector", None)  # uvloop has none
-        if self.selector is not None:
-            self.select, self.before = self.selector.select, vars(self.selector).get("select")
-            self.selector.select = self.watched
+        self.release: Undo = lambda: None
+        if (selector := getattr(loop, "_selector", None)) is not None:  # uvloop has none
+            self.select = selector.select
+            self.release = replace(selector, "select", self.watched)
 
     def watched(self, timeout: float | None = None) -> Any:
         """The selector's ``select``, between two stamps."""
@@ -53,7 +55,7 @@ class LoopWatch:
             due -= min(self._data_waited(ready), end - begin)
         if min(due, end) - begin > PAUSE_S:
             if begin - self.begin > SHORT_S:
-                for log in self.logs:
+                for log in list(self.logs.values()):
                     log.add(self.begin, begin, self.late)
             self.late = end - due if end - due > PAUSE_S else 0.0
             self.begin = end - self.late
@@ -72,34 +74,17 @@ class LoopWatch:
             return 0.0
         return longest if longest >= LEAST_WAITED_S else 0.0
 
-    def release(self) -> None:
-        if self.selector is not None:
-            own = vars(self.selector)  # the class's method lies below what is set on the instance
-            if self.before is None:
-                own.pop("select", None)
-            else:
-                own["select"] = self.before
-
 
 def watch_loop(loop: Any, log: Log) -> Callable[[], None]:
     """Note in a log when tornado's loop is busy; return how to end that.
 
     All recorders of a process share one watch for each loop, however often their modules were unpickled.
     """
-    watches: dict[int, LoopWatch] = vars(distributed).setdefault("_dasklab_watches", {})
-    number = id(loop.asyncio_loop)
-    if number not in watches:
-        watches[number] = LoopWatch(loop.asyncio_loop, loop.handlers)
-    watch = watches[number]
-    watch.logs.append(log)
 
-    def leave() -> None:
-        watch.logs.remove(log)
-        if not watch.logs:
-            watch.release()
-            watches.pop(number, None)
+    def install(logs: dict[int, Log]) -> Undo:
+        return LoopWatch(loop.asyncio_loop, loop.handlers, logs).release
 
-    return leave
+    return share(f"_dasklab_watch_{id(loop.asyncio_loop)}", id(log), log, install)
 
 
 def since_data(connection: socket.socket) -> float:

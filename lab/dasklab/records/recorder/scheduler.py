@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Container, Mapping
 from itertools import islice
 from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.metrics import time
 
-from dasklab.records.recorder.base import MOST_ROWS, NAME, TICK_MS, Recorder, guarded
+from dasklab.records.recorder.base import MOST_ROWS, NAME, TICK_MS, Owner, Recorder, guarded
 from dasklab.records.recorder.layout import SCHEDULER
+from dasklab.records.recorder.patches import replace, replace_item
 from dasklab.records.recorder.process import NAN, without_credentials
 
 MOST_DEPARTED = 50  # answers of workers, of 2 MB at most each
@@ -36,12 +36,19 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
             RuntimeError: the cluster is being recorded already.
         """
         if other := scheduler.plugins.get(NAME):
-            raise RuntimeError(f"this cluster is already being recorded: {other.owner}")
+            if not self.inherits(other.owner, scheduler.clients):
+                raise RuntimeError(f"this cluster is already being recorded: {other.owner.text}")
+            await other.close_everywhere()
         try:
             self.attach(scheduler)
         except Exception:
             self.detach()
             raise
+
+    def inherits(self, other: Owner, clients: Container[str]) -> bool:
+        """Return whether another recording was left behind: by its client, or by a block of this process."""
+        abandoned = other.process == self.owner.process and other.record not in self.owner.others
+        return abandoned or other.client not in clients
 
     def attach(self, server: Any) -> None:
         super().attach(server)
@@ -51,9 +58,8 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         self.departed: deque[dict[str, Any]] = deque(
             maxlen=MOST_DEPARTED
         )  # last records of workers that closed
-        for name, handler in (("dasklab_detach", self.close_everywhere), ("dasklab_receive", self.receive)):
-            server.handlers[name] = handler
-            self.undo.append(partial(server.handlers.pop, name, None))
+        for name, handler in (("dasklab_detach", self.end), ("dasklab_receive", self.receive)):
+            self.undo.append(replace_item(server.handlers, name, handler))
         for stream in server.stream_comms.values():
             self.stamp(stream, self.note_sent)
         for stream in server.client_comms.values():
@@ -140,12 +146,12 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         start = stream.start
 
         def started(comm: Any) -> None:
-            vars(stream).pop("start", None)
+            restore()
             start(comm)
             self.stamp(stream, self.note_sent)
 
-        stream.start = started
-        self.undo.append(lambda: vars(stream).pop("start", None))
+        restore = replace(stream, "start", started)
+        self.undo.append(restore)
 
     @guarded
     def remove_worker(self, scheduler: Any, worker: str, **more: Any) -> None:
@@ -156,11 +162,14 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         self.add_event("add-client", client, "")
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        if client and client in self.owner:
+        if client and client == self.owner.client:
             self.abandon()
 
-    async def take(self, last: bool = False) -> dict[str, Any]:
-        reply = {"workers": list(self.server.workers)} | await super().take(last)
+    async def take(self, record: str, last: bool = False) -> dict[str, Any] | None:
+        taken = await super().take(record, last)
+        if taken is None:
+            return None
+        reply = {"workers": list(self.server.workers)} | taken
         if self.departed:
             reply["departed"] = self.departed.popleft()
             reply["more"] = reply["more"] or bool(self.departed)
@@ -218,8 +227,12 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
     def abandon(self) -> None:
         self.server.loop.add_callback(self.close_everywhere)
 
+    async def end(self, record: str) -> dict[str, Any] | None:
+        """Detach from the whole cluster, for who records: a handler of the scheduler."""
+        return await self.close_everywhere() if record == self.owner.record else None
+
     async def close_everywhere(self) -> dict[str, Any]:
-        """Detach from the whole cluster: a handler of the scheduler."""
+        """Detach from the whole cluster."""
         self.detach()
         self.server.plugins.pop(NAME, None)
         if NAME in self.server.worker_plugins:

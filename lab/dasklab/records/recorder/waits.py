@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import distributed
 from distributed.metrics import time
 from distributed.utils import SyncMethodMixin
+
+from dasklab.records.recorder.patches import Undo, replace, share
 
 LEAST_S = 0.001  # shorter waits are not recorded
 PRIMITIVES = ("Lock", "MultiLock", "Semaphore", "Event", "Queue", "Variable", "PipelineLock")
@@ -22,20 +23,10 @@ Note = Callable[[float, float, Any, str, Any], None]  # start, stop, key, kind, 
 
 def watch_waits(address: str, note: Note) -> Callable[[], None]:
     """Call ``note`` for the waits of tasks of the worker at an address; return how to end that."""
-    notes: dict[str, Note] = vars(distributed).setdefault("_dasklab_waits", {})  # of this process
-    if not notes:
-        _wrap(notes)
-    notes[address] = note
-
-    def leave() -> None:
-        notes.pop(address, None)
-        if not notes and hasattr(SyncMethodMixin.sync, "original"):
-            SyncMethodMixin.sync = SyncMethodMixin.sync.original
-
-    return leave
+    return share("_dasklab_waits", address, note, _wrap)
 
 
-def _wrap(notes: dict[str, Note]) -> None:
+def _wrap(notes: dict[str, Note]) -> Undo:
     from distributed.worker import thread_state  # here: it cannot travel with this module
 
     original = SyncMethodMixin.sync
@@ -62,5 +53,4 @@ def _wrap(notes: dict[str, Note]) -> None:
             if stop - start > LEAST_S and method != "release":
                 note(start, stop, key, kind, owner)
 
-    sync.original = original
-    SyncMethodMixin.sync = sync
+    return replace(SyncMethodMixin, "sync", sync)

@@ -18,8 +18,9 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.metrics import context_meter, time
 from distributed.profile import merge
 
-from dasklab.records.recorder.base import NAME, Recorder, guarded
+from dasklab.records.recorder.base import NAME, Recorder, describe, guarded
 from dasklab.records.recorder.layout import SEPARATOR, WORKER
+from dasklab.records.recorder.patches import Undo, replace, replace_item, share
 from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import CHUNK_ROWS
 from dasklab.records.recorder.waits import watch_waits
@@ -53,12 +54,12 @@ class WorkerRecorder(Recorder, WorkerPlugin):
             self.finish()
             more = True
             while more:
-                reply = await self.take()
-                more = reply["more"]
+                reply = await self.take(self.owner.record)
+                more = bool(reply and reply["more"])
                 sending = self.server.scheduler.dasklab_receive(records=reply)
                 await asyncio.wait_for(sending, HAND_OVER_S)
         except Exception as error:  # noqa: BLE001 - the scheduler may be gone, too; a worker must close all the same
-            self.store.failures[f"hand_over: {error!r}"] += 1
+            self.store.failures[f"hand_over: {describe(error)}"] += 1
 
     def attach(self, server: Any) -> None:
         super().attach(server)
@@ -134,25 +135,17 @@ class WorkerRecorder(Recorder, WorkerPlugin):
 
     def _wrap_fetches(self) -> None:
         """Stamp ``get_data_from_worker``, which workers of one process share: each call names its worker."""
-        module = distributed.worker
-        fetchers = vars(distributed).setdefault("_dasklab_fetchers", {})
-        if not fetchers:
-            original = module.get_data_from_worker
+
+        def install(fetchers: dict[Any, Any]) -> Undo:
+            original = distributed.worker.get_data_from_worker
 
             async def fetch(*args: Any, who: str | None = None, **options: Any) -> Any:
                 recorder, get = fetchers.get(who), partial(original, *args, who=who, **options)
                 return await (recorder.fetch(get, *args, **options) if recorder else get())
 
-            fetch.original = original
-            module.get_data_from_worker = fetch
-        fetchers[self.server.address] = self
+            return replace(distributed.worker, "get_data_from_worker", fetch)
 
-        def restore() -> None:
-            fetchers.pop(self.server.address, None)
-            if not fetchers and hasattr(module.get_data_from_worker, "original"):
-                module.get_data_from_worker = module.get_data_from_worker.original
-
-        self.undo.append(restore)
+        self.undo.append(share("_dasklab_fetchers", self.server.address, self, install))
 
     async def fetch(
         self, get: Callable[[], Awaitable[Any]], rpc: Any = None, keys: Iterable[Any] = (), worker: str = "",
@@ -190,10 +183,10 @@ class WorkerRecorder(Recorder, WorkerPlugin):
 
         @wraps(original)  # Dask passes what the signature names: the connection, serializers
         async def handle(*comm: Any, **message: Any) -> Any:
-            return await wrapper(partial(original, *comm, **message), **message)
+            answer = partial(original, *comm, **message)
+            return await (wrapper(answer, **message) if self.undo else answer())
 
-        handlers[name] = handle
-        self.undo.append(partial(handlers.__setitem__, name, original))
+        self.undo.append(replace_item(handlers, name, handle))
 
     async def serve(
         self, answer: Callable[[], Awaitable[Any]], keys: Iterable[Any] = (), who: Any = None, **_: Any
