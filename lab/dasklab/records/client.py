@@ -114,7 +114,8 @@ class ClientRecorder:
 
     def _awaited(self, kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
         async def awaited(*args: Any, **options: Any) -> Any:
-            start, scattered = time(), []
+            start = time()
+            scattered: list[Any] = []
             try:
                 result = await call(*args, **options)
                 if kind == "scatter":
@@ -138,7 +139,8 @@ class ClientRecorder:
         """Ask the scheduler for the sizes: measuring them here might call the user's code."""
         nbytes = NAN
         try:
-            sizes = await asyncio.wait_for(self.client.scheduler.nbytes(keys=keys, summary=False), ASK_S)
+            scheduler: Any = self.client.scheduler
+            sizes = await asyncio.wait_for(scheduler.nbytes(keys=keys, summary=False), ASK_S)
             nbytes = float(sum(sizes.values()))
         except Exception:  # noqa: BLE001 - a result may be gone, the cluster, too: the size stays unknown
             self.store.failures["scatter: unknown size"] += 1

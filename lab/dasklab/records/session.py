@@ -86,7 +86,8 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave()
-        if self.client.loop.asyncio_loop.is_closed():
+        loop: Any = self.client.loop
+        if loop.asyncio_loop.is_closed():
             self._warn_of_cluster("the client is closed")
             self._keep_own()
         else:

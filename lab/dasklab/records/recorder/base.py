@@ -54,7 +54,7 @@ def guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 def describe(error: BaseException) -> str:
     """Return an error's type and texts. Methods of the error are not called: they may be the user's."""
-    arguments = BaseException.args.__get__(error)  # type: ignore[call-overload]
+    arguments = BaseException.args.__get__(error)
     texts = [str(argument) for argument in arguments if type(argument) in (str, int, float)]
     return f"{type(error).__name__}({', '.join(texts)})"
 
