@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ import yaml
 from dasklab.errors import LabError, did_you_mean
 from dasklab.machines.groups import REQUIRED, missing_group
 from dasklab.model.strict import plain
+from dasklab.model.yaml_file import require_bounded
 from dasklab.paths import INVENTORIES, IS_CHECKOUT, PLAYBOOKS, ansible_settings
 
 DEFAULT = INVENTORIES / "hosts.yml"
+YAML_SUFFIXES = {".yml", ".yaml"}
 
 
 def default_inventory() -> Path:
@@ -139,15 +142,28 @@ def _load_plugins() -> None:
 
 
 def _refuse_broken_yaml(path: Path) -> None:
-    """Report the line of a syntax error. Ansible would report what each of its parsers thinks of the file."""
-    if path.suffix not in {".yml", ".yaml"}:
-        return
-    try:
-        for _ in yaml.parse(path.read_text(), yaml.CSafeLoader):
-            pass
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        raise LabError(f"inventory {path}, line {line}: {error.problem}") from None
+    """Report the line of a syntax error, or of aliases that grow, in the files that Ansible will read.
+
+    Ansible would report what each of its parsers thinks of the file, and resolve the aliases for hours.
+    """
+    for file in _yaml_files(path):
+        try:
+            require_bounded(file.read_text())
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else "?"
+            raise LabError(f"inventory {file}, line {line}: {error.problem}") from None
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            continue  # Ansible names these well
+
+
+def _yaml_files(path: Path) -> Iterator[Path]:
+    """Yield the YAML files of an inventory: of hosts, and of the variables of groups and hosts."""
+    folder = path if path.is_dir() else path.parent
+    files = [path] if path.is_file() else folder.iterdir()
+    yield from (file for file in files if file.suffix in YAML_SUFFIXES)
+    for name in ("group_vars", "host_vars"):
+        files = sorted((folder / name).rglob("*"))
+        yield from (file for file in files if file.suffix in {*YAML_SUFFIXES, ".json", ""} and file.is_file())
 
 
 def _first_line(error: Exception) -> str:

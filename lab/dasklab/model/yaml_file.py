@@ -1,4 +1,4 @@
-"""Read an experiment's YAML file, and refuse in one line what is not a mapping with unique keys."""
+"""Read an experiment's YAML file, and refuse in one line what is not a bounded mapping with unique keys."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import yaml
 
 from dasklab.errors import LabError
 
+MAX_VALUES = 50_000  # of a file with its aliases written out; the largest experiment has 200
+
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """Return the content of a YAML file.
@@ -18,7 +20,9 @@ def read_mapping(path: Path) -> dict[str, Any]:
         LabError: the file cannot be read, is not YAML, or is not a mapping with texts as keys.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
+        text = path.read_text(encoding="utf-8")
+        require_bounded(text)
+        content = yaml.load(text, Loader=_UniqueKeys)
     except OSError as error:
         raise LabError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -35,6 +39,39 @@ def read_mapping(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise LabError(f"{path.name}: an experiment is a mapping of keys to values, this is not")
     return content
+
+
+def require_bounded(text: str) -> None:
+    """Refuse aliases that make a small text a huge value, or a value a part of itself.
+
+    Raises:
+        yaml.YAMLError: it has such aliases, or is not YAML.
+    """
+    sizes: dict[str, int] = {}  # number of values below each anchor
+    collections: list[tuple[str | None, int]] = []  # those that are open, with the values before each
+    values = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in collections):
+                raise _refusal(f"*{event.anchor} is a part of itself", event)
+            values += sizes.get(event.anchor, 1)
+            if values > MAX_VALUES:
+                raise _refusal(f"aliases make it more than {MAX_VALUES:,} values", event)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            collections.append((event.anchor, values))
+            values += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = collections.pop()
+            if anchor is not None:
+                sizes[anchor] = values - before
+        elif isinstance(event, yaml.ScalarEvent):
+            values += 1
+            if event.anchor is not None:
+                sizes[event.anchor] = 1
+
+
+def _refusal(problem: str, event: yaml.Event) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, event.start_mark)
 
 
 class _UniqueKeys(yaml.CSafeLoader):

@@ -87,3 +87,14 @@ def test_inventory_without_a_lab_is_refused(tmp_path: Path) -> None:
 def test_unknown_host_lists_the_existing_hosts() -> None:
     with pytest.raises(LabError, match=r"no host 'worker-9'.*there are client, scheduler, worker-1"):
         Inventory().value("worker-9", "guest")
+
+
+@pytest.mark.parametrize("place", ["group_vars/all.yml", "host_vars/client/more"])
+def test_aliases_that_grow_are_refused_before_ansible_resolves_them(tmp_path: Path, place: str) -> None:
+    (tmp_path / "hosts.yml").write_text(DEFAULT.read_text())
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).write_text("\n".join(lines))
+    with pytest.raises(LabError, match=f"{place}, line 5: aliases make it more than 50,000 values$"):
+        Inventory(tmp_path / "hosts.yml")
