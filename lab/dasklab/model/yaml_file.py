@@ -54,7 +54,7 @@ def require_bounded(text: str) -> None:
         if isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in collections):
                 raise _refusal(f"*{event.anchor} is a part of itself", event)
-            values += sizes.get(event.anchor, 1)
+            values += sizes.get(str(event.anchor), 1)
             if values > MAX_VALUES:
                 raise _refusal(f"aliases make it more than {MAX_VALUES:,} values", event)
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -71,7 +71,7 @@ def require_bounded(text: str) -> None:
 
 
 def _refusal(problem: str, event: yaml.Event) -> yaml.MarkedYAMLError:
-    return yaml.constructor.ConstructorError(None, None, problem, event.start_mark)
+    return yaml.constructor.ConstructorError(None, None, problem, event.start_mark)  # type: ignore[arg-type]
 
 
 class _UniqueKeys(yaml.CSafeLoader):

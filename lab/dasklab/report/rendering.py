@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from dasklab.model.number_format import format_number
-from dasklab.report import sentences
+from dasklab.report import markdown, sentences
 from dasklab.report.time_parts import PARTS
 from dasklab.results.statistics.interval import format_interval
 
@@ -19,12 +19,14 @@ TEMPLATES = Path(__file__).parent
 
 def render(name: str, content: Mapping[str, Any]) -> str:
     """Return the text of a page or of a style sheet."""
-    return _environment().get_template(f"{name}.j2").render(content)
+    is_markdown = name.endswith(".md")
+    return _environment(is_markdown).get_template(f"{name}.j2").render(content)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(is_markdown: bool) -> Environment:
     environment = Environment(
+        finalize=markdown.escape if is_markdown else None,
         loader=FileSystemLoader(TEMPLATES),
         autoescape=select_autoescape(["html.j2"]),
         undefined=StrictUndefined,
@@ -32,5 +34,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": format_number, "interval": format_interval, "facts": sentences.facts}
+    environment.filters |= {"code": markdown.code, "codes": markdown.codes, "cells": markdown.cells}
     environment.globals["parts"] = PARTS
     return environment
