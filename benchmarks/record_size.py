@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dasklab.records import chunks
+from dasklab.records import chunk_file
 from dasklab.records.document import RECORD, Record
 from dasklab.records.recorder.layout import CLIENT, FORM, SCHEDULER, WORKER
 from dasklab.records.recorder.store import Store
@@ -84,7 +84,7 @@ def write(folder: Path, tasks: int, workers: int, threads: int) -> None:
     folder.mkdir(parents=True)
     for process, store in {"scheduler": scheduler, "client": client, **stores}.items():
         while store.pack():
-            chunks.append(folder / RECORD, process, store.take(float("inf")))
+            chunk_file.append(folder / RECORD, process, store.take(float("inf")))
     about = Record(form=FORM, client="me", start=BEGIN, stop=end + 0.02, lost={}, failures={})
     (folder / Record.FILE).write_text(about.model_dump_json())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["record"]
 
 
-def record(client: Client, folder: str | Path, *, code: bool = True, keys: str = "plain") -> Session:
+def record(
+    client: Client, folder: str | Path, *, code: bool = True, keys: str = "plain", max_mb: float = 1000
+) -> Session:
     """Record what a running Dask cluster does, from any client.
 
         with dasklab.record(client, "run/") as run:
@@ -30,10 +32,17 @@ def record(client: Client, folder: str | Path, *, code: bool = True, keys: str =
             Without it, lines only have numbers.
         keys: ``plain``, or ``hash`` to record hashes instead of task keys.
 
+        max_mb: where the tables end, in MB on disk. Counting goes on, and ``record.json`` says until when
+            the record is complete.
+
     Raises:
         LabError: on entering, if the folder is not empty or the cluster is being recorded already.
     """
-    from dasklab.breakdown.notebook import explain_folder
     from dasklab.records.session import Session
 
-    return Session(client, folder, code, keys, explain_folder)
+    def explain(folder: Path) -> Any:
+        from dasklab.breakdown.notebook import explain_folder  # later: what it imports takes memory
+
+        return explain_folder(folder)
+
+    return Session(client, folder, code, keys, explain, max_mb)

@@ -146,6 +146,21 @@ def test_detaching_undoes_everything(client: Client, tmp_path: Path) -> None:
     assert total(client) == 465
 
 
+def test_tables_end_at_the_limit_and_counting_goes_on(client: Client, tmp_path: Path) -> None:
+    with dasklab.record(client, tmp_path / "run", max_mb=0):
+        total(client)
+    about = Record.model_validate_json((tmp_path / "run" / Record.FILE).read_text())
+    assert about.complete is False and about.complete_until is None
+    assert about.beyond_limit["tasks"] == 62  # 31 rows of the scheduler, 31 of workers
+    frames = records.load(tmp_path / "run")
+    assert frames["tasks"].empty and not frames["metrics"].empty
+
+
+def test_recording_needs_no_memory_for_reading() -> None:
+    program = "import sys, dasklab.records.session; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 def test_a_folder_that_is_removed_costs_one_warning(
     client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -295,7 +310,9 @@ def test_a_record_is_complete_when_the_recorder_has_detached(client: Client, tmp
     with dasklab.record(client, tmp_path / "run"):
         assert completeness(tmp_path / "run") is False
         total(client)
-    assert completeness(tmp_path / "run") is True
+    about = Record.model_validate_json((tmp_path / "run" / Record.FILE).read_text())
+    assert about.complete is True
+    assert about.complete_until and about.start < about.complete_until <= about.stop
 
 
 def test_the_completeness_of_an_older_record_is_unknown() -> None:

@@ -20,7 +20,14 @@ A_YEAR_S = 365 * 86_400
 @click.argument("folder", metavar="FOLDER", type=OutputFolder())
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so long; default: until Ctrl-C.")
 @click.option("--hash-keys", is_flag=True, help="Record hashes instead of task keys.")
-def record(scheduler: str, folder: Path, seconds: float | None, hash_keys: bool) -> None:
+@click.option(
+    "--max-mb",
+    type=click.FloatRange(min=0),
+    default=1000,
+    show_default=True,
+    help="Where the tables end, on disk.",
+)
+def record(scheduler: str, folder: Path, seconds: float | None, hash_keys: bool, max_mb: float) -> None:
     """Record a running Dask cluster, to explain where its time goes.
 
     SCHEDULER is its address, as tcp://10.0.0.2:8786. TLS is configured as for any Dask client. Nothing is
@@ -42,7 +49,7 @@ def record(scheduler: str, folder: Path, seconds: float | None, hash_keys: bool)
         ) from error
     with client:
         begin = time.monotonic()
-        with dasklab.record(client, folder, keys="hash" if hash_keys else "plain"):
+        with dasklab.record(client, folder, keys="hash" if hash_keys else "plain", max_mb=max_mb):
             click.echo(f"Recording {scheduler} into {folder}. Ctrl-C ends it.", err=True)
             try:
                 time.sleep(A_YEAR_S if seconds is None else seconds)

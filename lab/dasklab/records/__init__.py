@@ -1,5 +1,19 @@
 """What Dask itself knows about a run: recorded in its processes, collected, stored as tables."""
 
-from dasklab.records.read import Frames, is_record, load, recorded
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dasklab.records.read import Frames, is_record, load, recorded
 
 __all__ = ["Frames", "is_record", "load", "recorded"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the readers when they are needed: pandas takes 80 MB, and who only records does not need it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dasklab.records import read
+
+    return getattr(read, name)

@@ -1,15 +1,11 @@
-"""Read the chunks of a recorder back into columns, and keep them in a file.
-
-A record's file is a sequence of frames: a line of JSON (``[process, bytes]``) and a chunk of so many bytes.
-Frames are only ever appended, so a record that was interrupted is whole up to there.
-"""
+"""Read the chunks of recorders back into columns, from the file that ``chunk_file`` wrote."""
 
 from __future__ import annotations
 
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,13 +20,6 @@ Tables = dict[str, pd.DataFrame]
 MISSING_US = -1
 KINDS = {"t": "<i8", "i": "<i8", "f": "<f8", "s": "<i4"}
 TYPES = {"t": float, "f": float, "i": np.int64, "s": object}
-
-
-def append(path: Path, process: str, chunks: Iterable[bytes]) -> None:
-    """Append a process's chunks to a record's file."""
-    with path.open("ab") as file:
-        for chunk in chunks:
-            file.write(json.dumps([process, len(chunk)]).encode() + b"\n" + chunk)
 
 
 def read(path: Path) -> dict[str, Tables]:

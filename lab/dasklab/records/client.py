@@ -24,7 +24,7 @@ from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import Store
 
-MOST_ROWS = 200_000
+MOST_ROWS = 50_000  # of each log
 ASK_S = 5.0  # for the sizes of what was scattered
 # Calls that move data or wait; a synchronous client makes all of them through ``sync``.
 AWAITED = {"_gather": "wait", "_gather_remote": "gather", "_scatter": "scatter"}

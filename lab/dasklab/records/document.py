@@ -18,6 +18,9 @@ class Record(BaseModel):
         failures: how often hooks of the recorder failed, by process and reason.
         complete: whether everything was fetched until the recorder detached; None (unknown) in records that
             were written before this field existed.
+        complete_until: until when nothing is missing; None if unknown.
+        beyond_limit: rows that were counted but not written, by table, because the record had reached the
+            size that the user set.
     """
 
     FILE: ClassVar[str] = "record.json"
@@ -29,3 +32,5 @@ class Record(BaseModel):
     lost: dict[str, int]
     failures: dict[str, int]
     complete: bool | None = None
+    complete_until: float | None = None
+    beyond_limit: dict[str, int] = {}

@@ -7,6 +7,7 @@ import asyncio
 import os
 import socket
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from distributed.metrics import time
 from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.notices import warn
-from dasklab.records import chunks, recorder
+from dasklab.records import chunk_file, recorder
 from dasklab.records.client import ClientRecorder
 from dasklab.records.document import RECORD, Record
 from dasklab.records.recorder.base import NAME, Owner
@@ -53,6 +54,7 @@ class Session:
         code: bool = True,
         keys: str = "plain",
         explain: Callable[[Path], Any] = str,
+        max_mb: float = 1000,
     ) -> None:
         if keys not in KEYS:
             raise LabError(f"keys is '{keys}'; it must be one of {', '.join(KEYS)}")
@@ -63,6 +65,9 @@ class Session:
         self.lost: dict[str, int] = {}
         self.workers: list[str] = []
         self.complete = False
+        self.complete_until: float | None = None
+        self.beyond_limit: Counter[str] = Counter()
+        self._bytes_left = max_mb * 1e6
         self._recording = self._writable = True  # until the cluster, or the folder, is gone
 
     @property
@@ -165,7 +170,7 @@ class Session:
             await self._visit(1, last=True)
             await self._visit(LAST_ROUNDS)
         finally:
-            self.complete = await self._detach() and self._recording
+            self.complete = await self._detach() and self._recording and not self.beyond_limit
         self._keep_own()
 
     async def _detach(self) -> bool:
@@ -186,12 +191,18 @@ class Session:
         if not self._recording:
             return
         try:
-            await self._fetch(rounds, {"record": self.owner.record} | ({"last": True} if last else {}))
+            request = time()
+            drained = await self._fetch(
+                rounds, {"record": self.owner.record} | ({"last": True} if last else {})
+            )
+            if drained and self._recording and not self.beyond_limit:
+                self.complete_until = request
         except LOST as error:
             self._warn_of_cluster(str(error) or type(error).__name__)
         self._keep_own()
 
-    async def _fetch(self, rounds: int, options: dict[str, Any]) -> None:
+    async def _fetch(self, rounds: int, options: dict[str, Any]) -> bool:
+        """Visit all processes; return whether none has more."""
         request = time()
         reply = await self._take(options)
         self.mine.store.logs["clock"].add(request, reply["now"], time())
@@ -202,8 +213,11 @@ class Session:
                 break
             reply = await self._take({"record": self.owner.record})
             self._keep("scheduler", reply)
+        drained = not reply["more"]
         for first in range(0, len(self.workers), WORKERS_AT_ONCE):
-            await self._visit_workers(self.workers[first : first + WORKERS_AT_ONCE], rounds, options)
+            group = self.workers[first : first + WORKERS_AT_ONCE]
+            drained = await self._visit_workers(group, rounds, options) and drained
+        return drained
 
     async def _take(self, options: dict[str, Any]) -> dict[str, Any]:
         reply = await _answer(self._scheduler.dasklab_take(**options))
@@ -211,11 +225,11 @@ class Session:
             raise OSError("the scheduler has no recorder any more: was it started again?")
         return reply
 
-    async def _visit_workers(self, addresses: Iterable[str], rounds: int, options: dict[str, Any]) -> None:
+    async def _visit_workers(self, addresses: Iterable[str], rounds: int, options: dict[str, Any]) -> bool:
         waiting = list(addresses)
         for _ in range(rounds):
             if not waiting:
-                return
+                break
             message = {"op": "dasklab_take", **options}
             request = self._scheduler.broadcast(msg=message, workers=waiting, on_error="return")
             replies = await _answer(request)
@@ -224,6 +238,7 @@ class Session:
             for address, reply in answers.items():
                 self._keep(address, reply)
             waiting = [address for address, reply in answers.items() if reply.get("more")]
+        return not waiting
 
     def _keep_own(self) -> None:
         store = self.mine.store
@@ -235,18 +250,39 @@ class Session:
 
     def _write(self) -> None:
         about: dict[str, Any] = {"form": FORM, "client": self.client.id, "start": self.start, "stop": time()}
-        record = Record(**about, lost=self.lost, failures=self.failures, complete=self.complete)
+        record = Record(
+            **about,
+            lost=self.lost,
+            failures=self.failures,
+            complete=self.complete,
+            complete_until=self.complete_until,
+            beyond_limit=self.beyond_limit,
+        )
         atomic.write_text(self.folder / Record.FILE, record.model_dump_json(indent=1) + "\n")
 
     def _keep(self, process: str, reply: dict[str, Any]) -> None:
         """Write chunks down, and remember what a process lost or failed at."""
         if departed := reply.get("departed"):
             self._keep(departed["address"], departed)
-        self._into_file(partial(chunks.append, self.folder / RECORD, process, reply.get("chunks", ())))
+        self._into_file(partial(self._append, process, reply.get("chunks", ())))
         if reply.get("lost"):
             self.lost[process] = reply["lost"]
         for failure, count in reply.get("failures", {}).items():
             self.failures[f"{process}: {failure}"] = count
+
+    def _append(self, process: str, chunks: Iterable[bytes]) -> None:
+        """Write chunks down; beyond the limit only count their rows, except those of short tables."""
+        kept = []
+        for chunk in chunks:
+            table, rows = chunk_file.describe(chunk)
+            if table in chunk_file.SHORT_TABLES or (not self.beyond_limit and len(chunk) <= self._bytes_left):
+                kept.append(chunk)
+                self._bytes_left -= len(chunk)
+            else:
+                self.beyond_limit[table] += rows
+        chunk_file.append(self.folder / RECORD, process, kept)
+        if self.beyond_limit:
+            warn(f"{self.folder}: the record has reached its limit; what follows is counted and not written")
 
     def _into_file(self, write: Callable[[], None]) -> None:
         """Write, until that fails once: what follows a frame that was cut could not be read."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dasklab.errors import LabError
-from dasklab.records import chunks
+from dasklab.records import chunk_file, chunks
 from dasklab.records.recorder.process import settings, without_credentials
 from dasklab.records.recorder.store import Log, Store
 
@@ -64,7 +64,7 @@ def test_an_interrupted_file_is_whole_up_to_there(tmp_path: Path) -> None:
     for number in range(2):
         memory.logs["other"].add(float(number))
         memory.pack()
-        chunks.append(tmp_path / "record.chunks", "scheduler", memory.take(1e9))
+        chunk_file.append(tmp_path / "record.chunks", "scheduler", memory.take(1e9))
     content = (tmp_path / "record.chunks").read_bytes()
     (tmp_path / "record.chunks").write_bytes(content[:-3])
     assert chunks.read(tmp_path / "record.chunks")["scheduler"]["other"].time.tolist() == [0.0]
