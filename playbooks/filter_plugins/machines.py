@@ -7,6 +7,7 @@ from typing import Any
 
 from ansible.utils.display import Display
 from dasklab.machines.addressing import Variables, ignored_models, machine, machines
+from dasklab.machines.images import resolved
 from jinja2 import pass_context
 from jinja2.runtime import Context
 
@@ -28,4 +29,4 @@ class FilterModule:
     """The filters by name, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"lab_machine": _machine, "lab_machines": _machines}
+        return {"lab_machine": _machine, "lab_machines": _machines, "lab_image": resolved}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 import requests
@@ -22,6 +23,11 @@ AGAIN_HINT = (
     "the change may or may not have been made; run the same command again, it checks the present state first"
 )
 CA_HINT = "set ca_file to the endpoint's CA (PROXMOX_CA_FILE; on a node: /etc/pve/pve-root-ca.pem)"
+EXPIRED_HINT = (
+    "renew it, as root on the node: pvecm updatecerts --force; replace a pveproxy-ssl.pem of your own"
+)
+QUORUM_HINT = "start the cluster's other nodes, or repair their network; on a node: pvecm status"
+PROTECTED_HINT = "to allow its removal, as root on the node: {tool} set {vmid} --protection 0"
 NAME_HINT = "set PROXMOX_HOST to a name or address that the certificate contains"
 PORT_HINT = "check that this is the API's address and port (8006), without a proxy in between"
 LOCK_HINT = "wait for that operation; if none is running, as root on the node: qm unlock VMID"
@@ -123,14 +129,30 @@ def refusal(status: int, reason: str, errors: object, call: str, url: str, token
     by_parameter = errors if isinstance(errors, dict) else {}
     details = "; ".join(f"{k}: {v}".strip() for k, v in by_parameter.items() if isinstance(v, str))
     cause = f"{status} {reason}{f' ({details})' if details else ''}"
-    return CallError(f"{url}: {call}", cause, LOCK_HINT if "is locked" in reason else None)
+    return CallError(f"{url}: {call}", cause, _hint(reason))
+
+
+def _hint(reason: str) -> str | None:
+    """Return the next step after a refusal, where its text tells."""
+    if "no quorum" in reason:
+        return QUORUM_HINT
+    if protected := re.search(r"can't remove (VM|CT) (\d+) - protection mode enabled", reason):
+        tool = {"VM": "qm", "CT": "pct"}[protected[1]]
+        return PROTECTED_HINT.format(tool=tool, vmid=protected[2])
+    return LOCK_HINT if "is locked" in reason else None
+
+
+def _certificate_hint(error: str) -> str:
+    if "has expired" in error:
+        return EXPIRED_HINT
+    return NAME_HINT if "mismatch" in error else CA_HINT
 
 
 def no_answer(error: requests.RequestException, call: str, url: str) -> CallError:
     """Return the error for a call without an answer."""
     cause, read = _innermost(error), call.startswith("GET ")
     if isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        hint = NAME_HINT if "mismatch" in str(error) else CA_HINT
+        hint = _certificate_hint(str(error))
         return CallError(url, f"its certificate cannot be verified ({_message(cause)})", hint)
     if "WRONG_VERSION_NUMBER" in str(error):
         return CallError(url, "the server there does not speak TLS", PORT_HINT)

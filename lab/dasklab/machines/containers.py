@@ -28,11 +28,16 @@ def image(lab: Lab) -> Archive:
         LabError: the inventory names none.
     """
     if lab.container_image is None:
-        raise LabError(
-            "inventory: the lab has containers, but no proxmox_container_image to create them from",
-            "set its file or url, as in inventory/group_vars/all.yml, or choose lab_guests: vm",
-        )
+        raise no_image()
     return lab.container_image
+
+
+def no_image() -> LabError:
+    """Return the error for a lab with containers whose inventory names no archive."""
+    return LabError(
+        "inventory: the lab has containers, but no proxmox_container_image to create them from",
+        "set its file or url, as in inventory/group_vars/all.yml, or choose lab_guests: vm",
+    )
 
 
 def make(guest: Guest, lab: Lab) -> Iterator[Change]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dasklab.errors import LabError
-from dasklab.machines import preflight, ssh
+from dasklab.machines import containers, images, preflight, ssh
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.preflight import Finding, Requirements
-from dasklab.machines.topology import Guest
+from dasklab.machines.topology import Archive, Guest, Image
+from dasklab.model.nic import GuestKind
 from dasklab.model.strict import validate
 
 CONTROLLER_TOOLS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
+IMAGES: dict[GuestKind, str] = {"vm": "proxmox_image", "container": "proxmox_container_image"}
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 WITHOUT_NODE_SSH = (
     "or without ssh: leave the group hypervisors empty and write the node's name as proxmox.node.",
@@ -31,6 +33,7 @@ def examine(inventory: Inventory, *, endpoint: bool = True) -> Iterator[Finding]
     try:
         requirements = _requirements(inventory) if endpoint else None
         yield Finding(f"inventory {inventory.path}: {len(hosts)} machines", True)
+        yield from _image_files(inventory)
         if requirements:
             yield from preflight.endpoint(requirements, inventory.value(hosts[0], "proxmox"))
     except LabError as error:
@@ -52,13 +55,44 @@ def _requirements(inventory: Inventory) -> Requirements:
     proxmox = inventory.value(hosts[0], "proxmox")
     return Requirements(
         lab=inventory.value(hosts[0], "lab_name"),
-        download=bool(inventory.value(hosts[0], "proxmox_image").get("url")),
+        download=any(image.url and not image.file for image in _images(inventory, guests).values()),
         own_bridge=inventory.value(hosts[0], "lab_bridge"),
         bridges=frozenset(nic.bridge for guest in guests for nic in guest.nics),
         kinds=frozenset(guest.kind for guest in guests),
         nodes=tuple(dict.fromkeys(guest.node for guest in guests)),
         **{key: proxmox[key] for key in ("pool", "storage", "image_storage")},
     )
+
+
+def _images(inventory: Inventory, guests: Iterable[Guest]) -> dict[GuestKind, Image]:
+    """Return the image of each kind of guest that the lab has, with the whole path of its file."""
+    host, models = inventory.hosts("lab")[0], {"vm": Image, "container": Archive}
+    found = {
+        kind: images.resolved(inventory.optional(host, IMAGES[kind]), str(inventory.path))
+        for kind in sorted({guest.kind for guest in guests})
+    }
+    return {
+        kind: validate(models[kind], image, f"inventory: {IMAGES[kind]}")
+        for kind, image in found.items()
+        if image
+    }
+
+
+def _image_files(inventory: Inventory) -> Iterator[Finding]:
+    """Check that the image files exist. A local endpoint builds its own."""
+    hosts = inventory.hosts("lab")
+    if inventory.has(hosts[0], "endpoint_image_build"):
+        return
+    guests = [validate(Guest, inventory.value(host, "guest"), f"inventory: {host}") for host in hosts]
+    found = _images(inventory, guests)
+    for kind, image in found.items():
+        if error := images.missing_file(kind, image):
+            yield Finding(error.message, False, (error.hint or "",))
+        elif image.file:
+            yield Finding(f"image file {image.file}", True)
+    if "container" not in found and any(guest.kind == "container" for guest in guests):
+        error = containers.no_image()
+        yield Finding(error.message, False, (error.hint or "",))
 
 
 def _node_ssh(inventory: Inventory) -> Iterator[Finding]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
@@ -18,6 +20,25 @@ REQUIRED = {  # setting -> where the example inventory takes it from
 }
 
 
+def url_of(host: str, port: int) -> str:
+    """Return the URL of an endpoint. An IPv6 address stands in brackets."""
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _host_of(text: str) -> str | None:
+    """Return the host in a URL or in ``HOST:PORT``; a host alone as it is; None if there is none."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        pass
+    else:
+        return text
+    try:
+        return urlsplit(text if "//" in text else f"//{text}").hostname
+    except ValueError:
+        return None
+
+
 class Endpoint(Strict):
     """Address, API token and TLS settings. ``verify: false`` must be set explicitly."""
 
@@ -29,6 +50,25 @@ class Endpoint(Strict):
     ca_file: str | None = None
     verify: bool = True
     timeout_s: Annotated[float, Field(gt=0)] = 60  # waiting for a lock takes 10 s, refusing a token 3 s
+
+    @field_validator("host")
+    @classmethod
+    def _is_host(cls, value: str) -> str:
+        """Refuse a URL, a port or a slash: ssh and messages use the same value."""
+        host = _host_of(value)
+        if host != value.lower():
+            other = "" if host is None else f": {host}"
+            rule = "must be a name or an address alone"
+            raise ValueError(f"{value!r} {rule}{other} (without https://; the port is proxmox.port)")
+        return value
+
+    @field_validator("token_id")
+    @classmethod
+    def _is_short(cls, value: str) -> str:
+        """Refuse the token's full name, ``USER@REALM!ID``."""
+        if "!" in value and value.isascii() and value.isprintable():
+            raise ValueError(f"{value!r} must be only the part after the '!': {value.rpartition('!')[2]}")
+        return value
 
     @field_validator("user", "token_id", "token_secret")
     @classmethod
@@ -52,7 +92,7 @@ class Endpoint(Strict):
 
     @property
     def url(self) -> str:
-        return f"https://{self.host}:{self.port}"
+        return url_of(self.host, self.port)
 
     @property
     def token(self) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from shlex import quote
+from typing import Any
 
 from dasklab.errors import LabError
 from dasklab.machines import containers, vms
-from dasklab.machines.change import Chain, Change, Value
+from dasklab.machines.change import Chain, Change, Step, Value
 from dasklab.machines.observed import Observed, ObservedGuest
 from dasklab.machines.topology import Image, Lab
+from dasklab.model.nic import GuestKind
 
 
 def make(observed: Observed, lab: Lab, remaining: Mapping[int, ObservedGuest]) -> Iterator[Chain]:
@@ -71,3 +75,43 @@ def _call(observed: Observed, lab: Lab, node: str, image: Image, content: str) -
     if image.checksum and image.checksum_algorithm:
         params |= {"checksum": image.checksum, "checksum-algorithm": image.checksum_algorithm}
     return Change("POST", f"{base}/download-url", why, params)
+
+
+def resolve(file: str, inventory: Path) -> Path:
+    """Return where an image file is: a relative path is meant from the lab's folder.
+
+    The lab's folder is the one with ``inventory/hosts.yml``, or else the folder of the inventory.
+    """
+    folder = inventory.absolute().parent
+    return (folder.parent if folder.name == "inventory" else folder) / Path(file).expanduser()
+
+
+def resolved(image: Mapping[str, Any] | None, inventory: str) -> dict[str, Any] | None:
+    """Return the inventory's description of an image, with the whole path of its file."""
+    if not image or not image.get("file"):
+        return None if image is None else dict(image)
+    return {**image, "file": str(resolve(str(image["file"]), Path(inventory)))}
+
+
+def refuse_missing_files(steps: Iterable[Step]) -> None:
+    """Refuse a plan that uploads a file which does not exist here.
+
+    Raises:
+        LabError: naming the file.
+    """
+    for change in (change for step in steps for chain in step.chains for change in chain):
+        if change.method == "UPLOAD":
+            kind: GuestKind = "vm" if change.params["content"] == vms.IMAGES else "container"
+            if error := missing_file(kind, Image(file=change.file)):
+                raise error
+
+
+def missing_file(kind: GuestKind, image: Image) -> LabError | None:
+    """Return the error for an image whose file does not exist here; None if it does, or if it has a URL."""
+    if not image.file or Path(image.file).is_file():
+        return None
+    words = {"vm": "--output", "container": "--container --output"}[kind]
+    return LabError(
+        f"the image file of the {'machines' if kind == 'vm' else 'containers'} does not exist: {image.file}",
+        f"correct the inventory's file, or make it: dasklab minipve image {words} {quote(image.file)}",
+    )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dasklab.errors import LabError
+from dasklab.errors import LabError, did_you_mean
 from dasklab.machines import privileges
 from dasklab.machines.api_errors import CallError, ForbiddenError
 from dasklab.machines.bridges import pending_changes
@@ -72,7 +72,8 @@ def check_nodes(pve: Pve, nodes: Iterable[str]) -> list[str]:
     for node in nodes:
         if node not in states:
             raise LabError(
-                f"{pve.endpoint.url} has no node {node!r}; there are {', '.join(sorted(states))}",
+                f"{pve.endpoint.url} has no node {node!r}; there are {', '.join(sorted(states))}"
+                f"{did_you_mean(node, states)}",
                 "correct proxmox.node, or a host's vm_node, in the inventory",
             )
         if states[node] == "offline":

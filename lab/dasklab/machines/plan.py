@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
+from shlex import quote
 from urllib.parse import unquote
 
 from dasklab.errors import LabError
@@ -16,7 +17,7 @@ from dasklab.machines.change import Chain, Change, Step, Value, chain
 from dasklab.machines.guest_kinds import KINDS, contents
 from dasklab.machines.observed import Observed, ObservedGuest, is_ours
 from dasklab.machines.topology import Guest, Lab, check_unique, template_name
-from dasklab.model.nic import GuestKind, net_from_pve, net_keys
+from dasklab.model.nic import MODELS, GuestKind, net_from_pve, net_keys
 
 
 def plan(observed: Observed, lab: Lab) -> list[Step]:
@@ -107,7 +108,8 @@ def refuse_storages(observed: Observed, lab: Lab) -> None:
             raise LabError(f"node {node} has no storage {name!r}; it has {existing}")
         allowed = storages[name]
         if content not in allowed:
-            hint = f"as root on the node: pvesm set {name} --content {','.join(sorted({*allowed, content}))}"
+            types = ",".join(sorted({*allowed, content}))
+            hint = f"as root on the node: pvesm set {quote(name)} --content {types}"
             raise LabError(f"storage {name!r} does not allow {content!r} content", hint)
 
 
@@ -216,6 +218,19 @@ def _canonical(key: str, value: Value | None) -> object:
 
 def _differences(have: Mapping[str, str], params: Mapping[str, Value]) -> str:
     changes = [
-        k if k in {"sshkeys", "delete"} else f"{k} {have.get(k, 'unset')} -> {v}" for k, v in params.items()
+        k if k in {"sshkeys", "delete"} else f"{k} {_in_order(have.get(k, 'unset'), k, v)} -> {v}"
+        for k, v in params.items()
     ]
     return "; ".join(changes)
+
+
+def _in_order(have: str, key: str, want: Value) -> str:
+    """Return a setting as the endpoint has it; a NIC's parts in the order of ``want``, for the eye."""
+    if not net_keys([key]):
+        return have
+    order = [part.partition("=")[0] for part in str(want).split(",")]
+    known = {name: position for position, name in enumerate(order)}
+    first = dict.fromkeys(MODELS["vm"], 0)  # a virtual machine's model is the name of the first part
+    return ",".join(
+        sorted(have.split(","), key=lambda part: (known | first).get(part.partition("=")[0], len(order)))
+    )

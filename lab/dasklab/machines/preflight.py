@@ -5,13 +5,15 @@ The commands for root on a node may be run any number of times.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dasklab.errors import LabError
 from dasklab.machines import privileges
-from dasklab.machines.api_errors import CallError, RejectedError
+from dasklab.machines.api_errors import QUORUM_HINT, CallError, RejectedError
 from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.guest_kinds import contents
 from dasklab.machines.observe import check_nodes, has_pool, observed_bridges, observed_storages
@@ -20,6 +22,7 @@ from dasklab.machines.privileges import Need
 from dasklab.machines.proxmox import Pve
 from dasklab.model.nic import GuestKind
 
+OWN_IFUPDOWN2 = re.compile(r"\+(pmx|pve)")  # in the version of Proxmox's build; the API refuses Debian's
 AS_ROOT = "as root on a node (these lines may be run again):"
 
 
@@ -71,6 +74,7 @@ class Requirements:
             download=self.download,
             network=network and not several,
             zone=privileges.zone(self.lab) if several else "",
+            kinds=self.kinds,
         )
 
 
@@ -94,6 +98,7 @@ def endpoint(required: Requirements, settings: Mapping[str, Any]) -> Iterator[Fi
         return
     yield Finding(f"{pve.endpoint.url}: Proxmox VE API {version}, token accepted", True)
     check_nodes(pve, required.nodes)
+    yield from _quorum(pve)
     creates_network = len(required.nodes) > 1 or _creates_bridge(pve, required)
     yield from _pool(pve, required.pool)
     yield from _privileges(pve, required.needs(network=creates_network))
@@ -105,13 +110,14 @@ def endpoint(required: Requirements, settings: Mapping[str, Any]) -> Iterator[Fi
 
 def _account_lines(required: Requirements, settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the commands that create an account for the lab, with all privileges."""
-    account = settings.get("user") or "lab@pve", settings.get("token_id") or "dasklab"
+    user, _, full_id = str(settings.get("user") or "lab@pve").partition("!")
+    account = user, str(settings.get("token_id") or full_id or "dasklab").rpartition("!")[2]
     return (
         AS_ROOT,
         *privileges.account_lines(*account, required.pool),
         *privileges.grant_lines(required.needs(), *account),
         "The second line prints PROXMOX_TOKEN_SECRET as `value` when it creates the token. If you lost it:",
-        f"pveum user token remove {' '.join(account)}, and all lines again.",
+        f"pveum user token remove {shlex.join(account)}, and all lines again.",
     )
 
 
@@ -119,6 +125,24 @@ def _creates_bridge(pve: Pve, required: Requirements) -> bool:
     """Return whether the lab creates its bridge. A bridge that someone else made is used as it is."""
     bridge = observed_bridges(pve.api.nodes(required.nodes[0]).network.get()).get(required.own_bridge)
     return bridge is None or is_own_bridge(bridge, required.lab)
+
+
+def _quorum(pve: Pve) -> Iterator[Finding]:
+    """Check that the cluster accepts changes. Only a token with Sys.Audit on / may look."""
+    try:
+        rows = pve.api.cluster.status.get()
+    except CallError:
+        return
+    cluster = next((row for row in rows if row.get("type") == "cluster"), None)
+    if cluster is None:
+        return  # a single node
+    offline = sorted(str(row["name"]) for row in rows if row.get("type") == "node" and not row.get("online"))
+    away = f" (offline: {', '.join(offline)})" if offline else ""
+    if cluster.get("quorate"):
+        yield Finding(f"cluster {cluster.get('name')} has quorum{away}", True)
+    else:
+        text = f"cluster {cluster.get('name')} has no quorum{away}, so it accepts no changes"
+        yield Finding(text, False, (QUORUM_HINT,))
 
 
 def _pool(pve: Pve, pool: str) -> Iterator[Finding]:
@@ -143,7 +167,7 @@ def _storages(pve: Pve, required: Requirements, node: str) -> Iterator[Finding]:
         elif needed <= allowed:
             yield Finding(f"{where} allows {types}", True)
         else:
-            line = f"pvesm set {name} --content {','.join(sorted(allowed | needed))}"
+            line = f"pvesm set {shlex.quote(name)} --content {','.join(sorted(allowed | needed))}"
             yield Finding(f"{where} does not allow {types}", False, (AS_ROOT, line))
 
 
@@ -166,11 +190,15 @@ def _ifupdown2(pve: Pve, node: str) -> Iterator[Finding]:
         packages = pve.api.nodes(node).apt.versions.get()
     except CallError:
         return  # no privilege to look, which is reported with the privileges; or a node without packages
-    is_installed = any(
-        row["Package"] == "ifupdown2" and row.get("CurrentState") == "Installed" for row in packages
-    )
+    row: Mapping[str, Any] = next((row for row in packages if row["Package"] == "ifupdown2"), {})
+    is_installed = row.get("CurrentState") == "Installed"
+    version = str(row.get("OldVersion") or "")  # the installed one; Version is what an upgrade would install
     purpose = "ifupdown2, which applies network changes such as the lab's bridge"
-    if is_installed:
+    if is_installed and version and not OWN_IFUPDOWN2.search(version):
+        text = f"node {node} has Debian's ifupdown2 {version}; the API needs Proxmox's for network changes"
+        line = "apt install ifupdown2 (from Proxmox's repository; its version contains +pmx)"
+        yield Finding(text, False, (AS_ROOT, line))
+    elif is_installed:
         yield Finding(f"node {node}: {purpose}", True)
     else:
         yield Finding(f"node {node} lacks {purpose}", False, (AS_ROOT, "apt install ifupdown2"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dasklab.errors import LabError
+from dasklab.machines.endpoint import url_of
 from dasklab.machines.inventory import Inventory
 
 UP_HINT = "to create and start what is missing: dasklab up"
@@ -43,7 +44,7 @@ def endpoint_name(lab: Inventory) -> str:
     if never_started(lab):
         return "local, not started yet"
     settings = lab.value(host, "proxmox")
-    return f"https://{settings['host']}:{settings.get('port', 8006)}"
+    return url_of(str(settings["host"]), settings.get("port", 8006))
 
 
 def require_endpoint(lab: Inventory) -> None:
@@ -79,11 +80,12 @@ def running(lab: Inventory) -> set[int]:
     """Return the VMIDs of all guests that are running on the lab's nodes.
 
     Raises:
-        LabError: the endpoint was never started, or does not answer.
+        LabError: the endpoint was never started or does not answer, or a node does not exist or is down.
     """
     from dasklab.machines.api_errors import TransientError
     from dasklab.machines.endpoint import Endpoint
     from dasklab.machines.guest_kinds import BY_API
+    from dasklab.machines.observe import check_nodes
     from dasklab.machines.proxmox import Pve
 
     if never_started(lab):
@@ -91,6 +93,7 @@ def running(lab: Inventory) -> set[int]:
     pve = Pve(Endpoint.from_inventory(lab.value(lab.hosts()[0], "proxmox")))
     nodes = {lab.value(host, "guest")["node"] for host in lab.hosts()}
     try:
+        check_nodes(pve, sorted(nodes))
         records = [record for node in nodes for api in BY_API for record in pve.api.nodes(node)(api).get()]
     except TransientError:
         if not lab.has(lab.hosts()[0], "endpoint_start"):

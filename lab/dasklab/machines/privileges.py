@@ -9,9 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from shlex import quote
 
+from dasklab.model.nic import GuestKind
+
+CONTAINER_PRIVILEGES = {
+    "VM.Allocate": "POST lxc, DELETE lxc",
+    "VM.Audit": "GET lxc",
+    "VM.Config.CPU": "PUT config: cores",
+    "VM.Config.Disk": "POST lxc: rootfs",
+    "VM.Config.Memory": "PUT config: memory, swap",
+    "VM.Config.Network": "PUT config: hostname, net0",
+    "VM.Config.Options": "PUT config: tags, description",
+    "VM.PowerMgmt": "POST status/start and status/stop",
+}
 # role -> privilege -> the call that needs it
 ROLES: Mapping[str, Mapping[str, str]] = {
     "DaskLabMachines": {
@@ -23,9 +36,10 @@ ROLES: Mapping[str, Mapping[str, str]] = {
         "VM.Config.HWType": "POST qemu: scsihw, serial0, rng0",
         "VM.Config.Memory": "PUT config: memory",
         "VM.Config.Network": "PUT config: net0, ipconfig0, sshkeys",
-        "VM.Config.Options": "PUT config: name, tags",
+        "VM.Config.Options": "PUT config: name, tags, description",
         "VM.PowerMgmt": "POST status/start and status/stop",
     },
+    "DaskLabContainers": CONTAINER_PRIVILEGES,
     "DaskLabDisks": {
         "Datastore.AllocateSpace": "POST qemu and clone: disks",
         "Datastore.Audit": "GET storage",
@@ -71,6 +85,7 @@ def needed(
     download: bool = True,
     network: bool = True,
     zone: str = "",
+    kinds: Collection[GuestKind] = ("vm", "container"),
 ) -> list[Need]:
     """Return the needs of provisioning.
 
@@ -83,9 +98,10 @@ def needed(
         download: the nodes download the image themselves.
         network: the lab creates its bridge on the node.
         zone: the SDN zone of a lab on several nodes, in which the lab creates a vnet.
+        kinds: the kinds of its guests; containers alone need less.
     """
     needs = {
-        Need(f"/pool/{pool}", "DaskLabMachines"),
+        Need(f"/pool/{pool}", "DaskLabMachines" if "vm" in kinds else "DaskLabContainers"),
         Need(f"/storage/{storage}", "DaskLabDisks"),
         Need(f"/storage/{image_storage}", "DaskLabImage"),
         *(Need(f"/sdn/zones/localnetwork/{bridge}", "DaskLabBridge") for bridge in bridges),
@@ -112,9 +128,10 @@ def lacking(need: Need, granted: Mapping[str, int]) -> list[str]:
 
 def account_lines(user: str, token_id: str, pool: str) -> list[str]:
     """Return commands for root on a node that create missing user, token and pool. They may be run again."""
-    token = f"{user} {token_id} --privsep 1"
+    name = quote(user)
+    token = f"{name} {quote(token_id)} --privsep 1"
     return [
-        _either(f"pveum user modify {user} --enable 1", f"pveum user add {user} --enable 1"),
+        _either(f"pveum user modify {name} --enable 1", f"pveum user add {name} --enable 1"),
         _either(f"pveum user token modify {token}", f"pveum user token add {token}"),
         pool_line(pool),
     ]
@@ -123,7 +140,7 @@ def account_lines(user: str, token_id: str, pool: str) -> list[str]:
 def pool_line(pool: str) -> str:
     """Return the command that creates a missing pool."""
     comment = "--comment 'machines of a Dask lab'"
-    return _either(f"pveum pool modify {pool} {comment}", f"pveum pool add {pool} {comment}")
+    return _either(f"pveum pool modify {quote(pool)} {comment}", f"pveum pool add {quote(pool)} {comment}")
 
 
 def grant_lines(needs: Iterable[Need], user: str, token_id: str) -> list[str]:
@@ -133,11 +150,15 @@ def grant_lines(needs: Iterable[Need], user: str, token_id: str) -> list[str]:
     """
     needs = sorted(needs)
     roles = {need.role: f'{need.role} --privs "{" ".join(need.privileges)}"' for need in needs}
-    grantees = f"--users {user} --tokens '{user}!{token_id}'"
+    token = f"{user}!{token_id}"
+    grantees = f"--users {quote(user)} --tokens {quote(token)}"
     propagation = {True: "", False: " --propagate 0"}
     return [
         *(_either(f"pveum role modify {role}", f"pveum role add {role}") for role in roles.values()),
-        *(f"pveum acl modify {n.path} {grantees} --roles {n.role}{propagation[n.propagate]}" for n in needs),
+        *(
+            f"pveum acl modify {quote(n.path)} {grantees} --roles {n.role}{propagation[n.propagate]}"
+            for n in needs
+        ),
     ]
 
 

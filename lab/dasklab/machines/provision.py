@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dasklab.machines import images
 from dasklab.machines.change import Step, render
 from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.observe import observe
@@ -68,8 +69,13 @@ class ProvisionResult:
     warnings: list[str] = field(default_factory=list)
 
 
-def provision(request: Request, *, apply: bool) -> ProvisionResult:
+def provision(request: Request, *, apply: bool, builds_images: bool = False) -> ProvisionResult:
     """Change the endpoint to what the request says, or (without ``apply``) only plan it.
+
+    Args:
+        request: what the endpoint should have.
+        apply: make the calls.
+        builds_images: the image files of a plan need not exist yet, because the lab builds them.
 
     Raises:
         LabError: something that is not this lab's is in the way, the endpoint refuses, or a task failed.
@@ -77,6 +83,8 @@ def provision(request: Request, *, apply: bool) -> ProvisionResult:
     pve = Pve(request.endpoint)
     observed = observe(pve, request.lab, claim=request.present)
     steps = (plan if request.present else plan_removal)(observed, request.lab)
+    if apply or not builds_images:
+        images.refuse_missing_files(steps)
     if apply and steps:
         pve.apply(steps, request.parallel)
         observed = observe(pve, request.lab)

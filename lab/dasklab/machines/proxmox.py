@@ -7,6 +7,7 @@ all endpoints alike.
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import threading
 import time
@@ -33,6 +34,8 @@ TASK_WAIT_S = 1800.0
 EFFECT_WAIT_S = 60.0
 CONNECT_S = 10.0
 PAUSES_S = (0.2, 0.6, 1.8)  # before a call is repeated
+CONNECT_WAIT_S = 60.0  # for an endpoint that has answered before and cannot be reached now
+CONNECT_PAUSE_S = 3.0
 PARALLEL_READS = 8  # pveproxy and pvedaemon have three workers each
 
 T = TypeVar("T")
@@ -43,8 +46,8 @@ class Resource:
     """A resource of the API, as in proxmoxer: ``api.nodes("pve").qemu(101).config.get()``.
 
     The calls are proxmoxer's own. A read whose answer was lost is repeated, a change only if it was never
-    sent. All raise LabError where the endpoint refuses or cannot be reached. A resource belongs to the
-    thread that made it, because its HTTP session does.
+    sent; while connecting fails, both are, for ``CONNECT_WAIT_S``. All raise LabError where the endpoint
+    refuses or cannot be reached. A resource belongs to the thread that made it: its HTTP session does.
     """
 
     def __init__(self, pve: Pve, resource: ProxmoxResource) -> None:
@@ -96,14 +99,20 @@ class Resource:
         return str(self._resource._store["base_url"].partition("/api2/json")[2])
 
     def _send(self, method: str, call: Callable[[], T]) -> T:
-        for pause_s in PAUSES_S:
+        deadline = time.monotonic() + CONNECT_WAIT_S
+        for attempt in itertools.count():
             try:
                 return self._send_once(method, call)
             except TransientError as error:
                 if not error.may_be_repeated(read=method == "GET", has_answered=self._pve.has_answered):
                     raise
-                time.sleep(pause_s)
-        return self._send_once(method, call)
+                is_patient = (
+                    not error.maybe_received and self._pve.has_answered and time.monotonic() < deadline
+                )
+                if attempt >= len(PAUSES_S) and not is_patient:
+                    raise
+                time.sleep(PAUSES_S[attempt] if attempt < len(PAUSES_S) else CONNECT_PAUSE_S)
+        raise AssertionError("unreachable")
 
     def _send_once(self, method: str, call: Callable[[], T]) -> T:
         where, endpoint = f"{method} {self._path}", self._pve.endpoint

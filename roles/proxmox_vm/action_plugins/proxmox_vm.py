@@ -40,7 +40,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if arguments["fresh"] and self._task.check_mode:
                 outcome = provision_fresh(request)
             else:
-                outcome = provision(request, apply=not self._task.check_mode)
+                builds_images = "endpoint_image_build" in (task_vars or {})
+                outcome = provision(request, apply=not self._task.check_mode, builds_images=builds_images)
         except LabError as error:
             raise AnsibleActionFail(str(error)) from None
         return {

@@ -254,7 +254,8 @@ def test_stopped_machines_are_not_configured(monkeypatch: pytest.MonkeyPatch) ->
     rows = [{"vmid": 9100 + n, "status": "stopped" if n == 4 else "running"} for n in range(1, 5)]
     for name in ("HOST", "USER", "TOKEN_ID", "TOKEN_SECRET"):
         monkeypatch.setenv(f"PROXMOX_{name}", "lab@pve" if name == "USER" else "x")
-    monkeypatch.setattr(Resource, "get", lambda self: rows if self._path == "/nodes/pve/qemu" else [])
+    answers = {"/nodes": [{"node": "pve", "status": "online"}], "/nodes/pve/qemu": rows}
+    monkeypatch.setattr(Resource, "get", lambda self: answers.get(self._path, []))
     monkeypatch.setattr(playbook, "run", forbidden)
     stderr = run("-i", str(EXAMPLES / "proxmox" / "hosts.yml"), "up", "--only", "configure").stderr
     assert "\ndasklab: the lab differs from the inventory: worker-2, worker-3 are not running\n" in stderr

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from dasklab.errors import LabError
+from dasklab.machines import plan as plan_module
 from dasklab.machines.change import Step, render
 from dasklab.machines.guest_kinds import BY_API
 from dasklab.machines.observed import Observed, ObservedBridge, ObservedGuest, ObservedNode
@@ -331,3 +332,12 @@ def test_five_hundred_machines_are_planned_in_a_second() -> None:
     assert plan(built, many) == []
     assert len(calls(plan_removal(built, many))) == 1004
     assert time.process_time() - start_s < 3  # three plans
+
+
+def test_changed_nic_is_printed_with_its_parts_in_one_order() -> None:
+    have = {"net1": "virtio=BC:24:11:00:00:01,bridge=vmbr1,firewall=1,mtu=1500"}
+    params = {"net1": "e1000=BC:24:11:00:00:01,mtu=1500,bridge=vmbr1", "cores": 2}
+    assert plan_module._differences(have, params) == (
+        "net1 virtio=BC:24:11:00:00:01,mtu=1500,bridge=vmbr1,firewall=1 -> "
+        "e1000=BC:24:11:00:00:01,mtu=1500,bridge=vmbr1; cores unset -> 2"
+    )

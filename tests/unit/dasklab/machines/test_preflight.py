@@ -87,6 +87,60 @@ def test_missing_privileges_are_reported_with_their_purpose(
     assert kinds == ["role"] * 5 + ["acl"] * 5
 
 
+@pytest.mark.parametrize("version", ["3.0.0-1.3", "3.3.0-1+pmx11", "3.1.0-1+pve1"])
+def test_ifupdown2_of_debian_is_reported(version: str, tmp_path: Path) -> None:
+    row = {"Package": "ifupdown2", "CurrentState": "Installed", "OldVersion": version, "Version": "9+pmx9"}
+    findings = check(tmp_path, COMPLETE | {"nodes/pve/apt/versions": [row]})
+    if "+" in version:
+        assert [f for f in findings if not f.ok] == []
+    else:
+        assert "node pve has Debian's ifupdown2 3.0.0-1.3" in problem(findings).text
+
+
+@pytest.mark.parametrize("quorate", [0, 1])
+def test_quorum_is_checked_where_the_token_may_look(quorate: int, tmp_path: Path) -> None:
+    cluster = {"type": "cluster", "name": "home", "quorate": quorate}
+    nodes = [{"type": "node", "name": "pve", "online": 1}, {"type": "node", "name": "pve2", "online": 0}]
+    findings = check(tmp_path, COMPLETE | {"cluster/status": [cluster, *nodes]})
+    [finding] = [f for f in findings if "quorum" in f.text]
+    assert finding.ok == bool(quorate)
+    assert "(offline: pve2)" in finding.text
+
+
+def test_containers_need_fewer_privileges(tmp_path: Path) -> None:
+    required = Requirements(**{**vars(REQUIRED), "kinds": frozenset({"container"}), "download": False})
+    without = {p: 1 for p in ROLES["DaskLabMachines"] if p not in ("VM.Clone", "VM.Config.HWType")}
+    node = {p: 1 for role in ("DaskLabNetwork", "DaskLabLook") for p in ROLES[role]}
+    answers = COMPLETE | {
+        "nodes/pve/storage": [{"storage": "local", "content": "rootdir,vztmpl"}],
+        "access/permissions?path=/pool/dasklab": {"/pool/dasklab": without},
+        "access/permissions?path=/nodes/pve": {"/nodes/pve": node},
+    }
+    assert [f for f in check(tmp_path, answers, required) if not f.ok] == []
+    assert (
+        "VM.Clone"
+        in problem(check(tmp_path, answers | {"nodes/pve/storage": COMPLETE["nodes/pve/storage"]})).text
+    )
+
+
+def test_full_token_id_gives_valid_lines(tmp_path: Path) -> None:
+    finding = problem(check(tmp_path, {}, token_secret="", user="lab@pve", token_id="lab@pve!dasklab"))
+    assert any("pveum user token add lab@pve dasklab " in line for line in finding.fix)
+    assert not any("!lab@pve" in line for line in finding.fix)
+
+
+def test_storage_with_a_space_is_quoted(tmp_path: Path) -> None:
+    required = Requirements(**{**vars(REQUIRED), "storage": "local lvm"})
+    answers = COMPLETE | {"access/permissions?path=/storage/local lvm": {}}
+    answers["nodes/pve/storage"] = [
+        *COMPLETE["nodes/pve/storage"],
+        {"storage": "local lvm", "content": "iso"},
+    ]
+    lines = [line for f in check(tmp_path, answers, required) for line in f.fix]
+    assert any(line.startswith("pveum acl modify '/storage/local lvm' ") for line in lines)
+    assert any(line.startswith("pvesm set 'local lvm' --content") for line in lines)
+
+
 @pytest.mark.parametrize("packages", [[{"Package": "ifupdown2", "CurrentState": "ConfigFiles"}], []])
 def test_missing_ifupdown2_is_reported(packages: list[Any], tmp_path: Path) -> None:
     finding = problem(check(tmp_path, COMPLETE | {"nodes/pve/apt/versions": packages}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 import requests
 from dasklab.errors import LabError
-from dasklab.machines import proxmox
+from dasklab.machines import api_errors, proxmox
 from dasklab.machines.change import Change, ExpectedRow, Step
 from dasklab.machines.endpoint import Endpoint
+from dasklab.machines.observe import check_nodes
 from dasklab.machines.proxmox import Pve
 
 from tests.unit.dasklab.machines.fake_pve import HANG_UP, FakePve, InTurn, Status, serving
@@ -207,6 +209,67 @@ def test_unknown_host_name_is_reported() -> None:
     assert "firewall" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("host", "alone"),
+    [
+        ("https://192.168.1.10:8006", "192.168.1.10"),
+        ("https://pve.example/", "pve.example"),
+        ("192.168.1.10:8006", "192.168.1.10"),
+        ("192.168.1.10/", "192.168.1.10"),
+        ("[fd00::10]:8006", "fd00::10"),
+        ("https://[bad", ""),
+    ],
+)
+def test_host_that_is_no_host_is_refused_in_one_line(host: str, alone: str) -> None:
+    with pytest.raises(LabError) as caught:
+        FakePve({}, port=1).endpoint(host=host)
+    expected = f"proxmox: host: {host!r} must be a name or an address alone" + (
+        f": {alone} " if alone else " "
+    )
+    assert expected in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize("host", ["pve", "PVE.example", "192.168.1.10", "fd00::10"])
+def test_hosts_are_accepted_as_they_are(host: str) -> None:
+    endpoint = FakePve({}, port=8006).endpoint(host=host)
+    assert endpoint.host == host
+    assert endpoint.url == ("https://[fd00::10]:8006" if ":" in host else f"https://{host}:8006")
+
+
+def test_full_token_id_is_refused_with_the_part_that_is_meant() -> None:
+    with pytest.raises(LabError, match=r"token_id: .* only the part after the '!': dasklab"):
+        FakePve({}, port=1).endpoint(token_id="lab@pve!dasklab")
+
+
+def test_expired_certificate_is_reported_with_the_command_that_renews_it() -> None:
+    inner = ssl.SSLCertVerificationError(1, "certificate verify failed: certificate has expired")
+    inner.verify_message = "certificate has expired"
+    error = requests.exceptions.SSLError(f"CERTIFICATE_VERIFY_FAILED {inner}")
+    error.__cause__ = inner
+    caught = api_errors.no_answer(error, "GET /version", "https://pve:8006")
+    assert "(certificate has expired)" in caught.message
+    assert "pvecm updatecerts" in (caught.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("cluster not ready - no quorum?", "pvecm status"),
+        ("can't remove VM 9102 - protection mode enabled", "qm set 9102 --protection 0"),
+        ("can't remove CT 9102 - protection mode enabled", "pct set 9102 --protection 0"),
+    ],
+)
+def test_refusal_names_the_next_step(text: str, hint: str, tmp_path: Path) -> None:
+    assert hint in (error_of({"version": Status(500, text)}, tmp_path).hint or "")
+
+
+def test_node_in_the_wrong_case_is_named(tmp_path: Path) -> None:
+    refused = pytest.raises(LabError, match=r"has no node 'PVE'; there are pve")
+    with serving({"nodes": [{"node": "pve", "status": "online"}]}, tmp_path) as fake, refused:
+        check_nodes(Pve(fake.endpoint()), ["PVE"])
+
+
 @pytest.mark.parametrize("secret", [f"{SECRET}\n", f"{SECRET} ", f"{SECRET}ä"])
 def test_secret_with_invalid_characters_is_refused_without_printing_it(secret: str) -> None:
     with pytest.raises(LabError) as caught:
@@ -254,6 +317,27 @@ def test_common_cause_with_vmid_or_path_is_printed_once(cause: str, tmp_path: Pa
     with serving(answers, tmp_path) as fake, pytest.raises(LabError) as caught:
         Pve(fake.endpoint()).apply([Step("machines", chains)])
     assert caught.value.message.count("500 ") == 1
+    assert "(and 2 more for the same cause)" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "{name}: lxc-start {vmid} 20261127114000.{vmid} ERROR start - exited with status 2",
+        "address 10.77.1.{number} with BC:24:11:00:00:0{number} is in use",
+        "the client hung up on scheduler {vmid}",
+    ],
+)
+def test_common_cause_with_names_times_or_addresses_is_printed_once(cause: str, tmp_path: Path) -> None:
+    names = {9101: "client", 9102: "scheduler", 9103: "worker-1"}
+    changes, answers = [], {}
+    for number, (vmid, name) in enumerate(names.items(), start=1):
+        net = f"name=eth1,hwaddr=BC:24:11:00:00:0{number},ip=10.77.1.{number}/24"
+        path = f"nodes/pve{number}/lxc"
+        changes.append(Change("POST", f"/{path}", "make", {"vmid": vmid, "hostname": name, "net1": net}))
+        answers[path] = Status(500, cause.format(name=name, vmid=vmid, number=number))
+    with serving(answers, tmp_path) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).apply([Step("machines", tuple((change,) for change in changes))])
     assert "(and 2 more for the same cause)" in caught.value.message
 
 
@@ -325,6 +409,31 @@ def test_read_is_repeated_if_the_endpoint_has_answered_before(
         client.faults = [FAULTS[fault]] * 3
         assert client.pve.version() == (9, 2)
     assert client.sent == ["GET"] * 5
+
+
+@pytest.mark.parametrize("fault", UNSENT)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_connecting_is_repeated_with_patience(
+    fault: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was sent, so that a change is repeated as safely as a read. After the patience, it ends."""
+    monkeypatch.setattr(proxmox, "CONNECT_PAUSE_S", 0.0)
+    monkeypatch.setattr(proxmox, "PAUSES_S", (0.0, 0.0))
+    start = "nodes/pve/qemu/9101/status/start"
+    with serving({"version": VERSION, start: None}, tmp_path) as fake:
+        client = Unsteady(fake, monkeypatch)
+        client.pve.version()
+        client.faults = [FAULTS[fault]] * 20
+        if method == "GET":
+            assert client.pve.version() == (9, 2)
+        else:
+            client.pve.call(Change("POST", f"/{start}", "start"))
+        assert client.sent == ["GET"] + [method] * 21
+        monkeypatch.setattr(proxmox, "CONNECT_WAIT_S", 0.0)
+        client.faults = [FAULTS[fault]] * 20
+        with pytest.raises(LabError):
+            client.pve.version()
+        assert len(client.faults) == 17
 
 
 @pytest.mark.parametrize("fault", ["no connection", "no route", "no name", "no answer"])
