@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import shutil
 import subprocess
 import sys
@@ -159,6 +160,41 @@ def test_tables_end_at_the_limit_and_counting_goes_on(client: Client, tmp_path: 
 def test_recording_needs_no_memory_for_reading() -> None:
     program = "import sys, dasklab.records.session; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_worker_with_another_python_is_left_out_and_named(tmp_path: Path) -> None:
+    def age(dask_worker: Worker) -> str:
+        dask_worker.handlers["versions"] = lambda: {"packages": {"python": "3.1.4.final.0"}}
+        return dask_worker.address
+
+    with LocalCluster(**LOCAL) as cluster, Client(cluster) as client:
+        old = next(iter(client.scheduler_info()["workers"]))
+        client.run(age, workers=[old])
+        with dasklab.record(client, tmp_path / "run") as run:
+            assert total(client) == 465
+        assert [failure for failure in run.failures if old in failure] == [
+            f"{old}: attach: Python 3.1.4 instead of {platform.python_version()}"
+        ]
+        assert total(client) == 465
+    frames = records.load(tmp_path / "run")
+    assert frames["tasks"].arrived_s.notna().any() and frames["tasks"].arrived_s.isna().any()
+
+
+def test_a_scheduler_with_another_python_is_refused(client: Client, tmp_path: Path) -> None:
+    def age(dask_scheduler: Any) -> None:
+        dask_scheduler.handlers["versions"] = lambda: {"packages": {"python": "3.1.4.final.0"}}
+
+    def renew(dask_scheduler: Any) -> None:
+        dask_scheduler.handlers["versions"] = dask_scheduler.versions
+
+    client.run_on_scheduler(age)
+    before = state(client)
+    try:
+        with pytest.raises(LabError, match=r"the scheduler runs Python 3\.1\.4, this program"):
+            dasklab.record(client, tmp_path / "run").__enter__()
+        assert state(client) == before
+    finally:
+        client.run_on_scheduler(renew)
 
 
 def test_a_folder_that_is_removed_costs_one_warning(

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import socket
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import cloudpickle
 from distributed import Client
 from distributed.metrics import time
 
 from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.notices import warn
-from dasklab.records import chunk_file, recorder
+from dasklab.records import chunk_file
 from dasklab.records.client import ClientRecorder
 from dasklab.records.document import RECORD, Record
 from dasklab.records.recorder.base import NAME, Owner
 from dasklab.records.recorder.layout import FORM
 from dasklab.records.recorder.scheduler import SchedulerRecorder
 from dasklab.records.recorder.worker import WorkerRecorder
+from dasklab.records.travel import other_python, pack_plugin
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -40,6 +40,7 @@ ROUNDS = 5  # of one visit: a process that has more keeps the rest for the next
 LAST_ROUNDS = 10_000
 LOST = (OSError, TimeoutError, asyncio.TimeoutError)  # the cluster, or the connection to it, is gone
 KEYS = ("plain", "hash")
+MINE = platform.python_version()
 PROCESS = uuid4().hex  # a name of this process that no other has
 OPEN_RECORDS: set[str] = set()  # whose blocks have not ended
 
@@ -64,6 +65,7 @@ class Session:
         self.failures: dict[str, int] = {}
         self.lost: dict[str, int] = {}
         self.workers: list[str] = []
+        self._known: dict[str, str] = {}  # of each worker: the version of Python that leaves it out, or ""
         self.complete = False
         self.complete_until: float | None = None
         self.beyond_limit: Counter[str] = Counter()
@@ -118,10 +120,12 @@ class Session:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.start = time()
         self.owner = self._owner()
-        scheduler, worker = by_value(
-            SchedulerRecorder(self.owner, self.hashed, LEASE_S),
-            WorkerRecorder(self.owner, self.hashed, LEASE_S),
-        )
+        scheduler = pack_plugin(SchedulerRecorder(self.owner, self.hashed, LEASE_S))
+        worker = pack_plugin(WorkerRecorder(self.owner, self.hashed, LEASE_S))
+        if python := other_python(await self._scheduler.versions()):
+            raise LabError(
+                f"the scheduler runs Python {python}, this program {MINE}", "record with the same Python"
+            )
         try:
             await self._scheduler.register_scheduler_plugin(plugin=scheduler, name=NAME, idempotent=False)
         except RuntimeError as error:
@@ -142,6 +146,16 @@ class Session:
         client = self.client.id
         who = f"{client} of process {os.getpid()} on {socket.gethostname()}, into {self.folder}"
         return Owner(uuid4().hex, client, PROCESS, who, frozenset(OPEN_RECORDS))
+
+    async def _find_left_out(self, addresses: Iterable[str]) -> None:
+        """Name new workers whose Python cannot run the recorder; they are not visited."""
+        if new := [address for address in addresses if address not in self._known]:
+            request = self._scheduler.broadcast(msg={"op": "versions"}, workers=new, on_error="return")
+            for address, versions in (await _answer(request)).items():
+                self._known[address] = other_python(versions)
+                if python := self._known[address]:
+                    self.failures[f"{address}: attach: Python {python} instead of {MINE}"] = 1
+                    warn(f"{address} is not recorded: it runs Python {python}, this program {MINE}")
 
     async def _attach_workers(self, plugin: bytes) -> None:
         replies = await self._scheduler.register_worker_plugin(plugin=plugin, name=NAME, idempotent=False)
@@ -214,8 +228,10 @@ class Session:
             reply = await self._take({"record": self.owner.record})
             self._keep("scheduler", reply)
         drained = not reply["more"]
-        for first in range(0, len(self.workers), WORKERS_AT_ONCE):
-            group = self.workers[first : first + WORKERS_AT_ONCE]
+        await self._find_left_out(self.workers)
+        recorded = [address for address in self.workers if not self._known.get(address)]
+        for first in range(0, len(recorded), WORKERS_AT_ONCE):
+            group = recorded[first : first + WORKERS_AT_ONCE]
             drained = await self._visit_workers(group, rounds, options) and drained
         return drained
 
@@ -301,15 +317,3 @@ class Session:
 async def _answer(request: Awaitable[Any]) -> Any:
     """Await an answer, for some time: Dask answers no requests to a recorder that has detached itself."""
     return await asyncio.wait_for(request, ANSWER_S)
-
-
-def by_value(*plugins: Any) -> list[bytes]:
-    """Pickle plugins with their code, so that nothing has to be installed where they go."""
-    modules = [sys.modules[name] for name in sorted(sys.modules) if name.startswith(recorder.__name__)]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        return [cloudpickle.dumps(plugin) for plugin in plugins]
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)

@@ -1,0 +1,54 @@
+"""Pickle the recorder's plugins with their code, for processes that run the same Python.
+
+Code that was pickled by value is bytecode, which another version of Python cannot run: at worst it crashes
+the process. So the pickle holds an expression that loads the plugin only where the versions agree. Elsewhere it
+makes a plugin that does nothing. This holds for workers that join later, too.
+"""
+
+# mypy: disable-error-code="no-untyped-call,import-untyped"
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import cloudpickle
+
+from dasklab.records import recorder
+
+PYTHON = sys.version_info[:2]
+LOAD = (
+    "__import__('pickle').loads(plugin) if __import__('sys').version_info[:2] == python"
+    " else __import__('distributed').WorkerPlugin()"
+)
+
+
+class _Guarded:
+    """A plugin's pickle that is loaded only by the version of Python that made it."""
+
+    def __init__(self, plugin: bytes, python: tuple[int, int]) -> None:
+        self.names = {"plugin": plugin, "python": python}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, (LOAD, self.names)
+
+
+def pack_plugin(plugin: Any, python: tuple[int, int] = PYTHON) -> bytes:
+    """Pickle a plugin with its code, so that nothing has to be installed where it goes."""
+    modules = [sys.modules[name] for name in sorted(sys.modules) if name.startswith(recorder.__name__)]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return pickle.dumps(_Guarded(cloudpickle.dumps(plugin), python))
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def other_python(versions: Any) -> str:
+    """Return the Python of a process that cannot load the plugins, from its answer to Dask's ``versions``."""
+    packages = versions.get("packages") if isinstance(versions, Mapping) else None
+    python = str(packages.get("python") or "") if isinstance(packages, Mapping) else ""
+    mine = ".".join(map(str, PYTHON))
+    return "" if not python or f"{python}.".startswith(f"{mine}.") else ".".join(python.split(".")[:3])
