@@ -180,6 +180,23 @@ def test_a_worker_with_another_python_is_left_out_and_named(tmp_path: Path) -> N
     assert frames["tasks"].arrived_s.notna().any() and frames["tasks"].arrived_s.isna().any()
 
 
+def test_a_worker_whose_dask_lacks_something_works_on_and_is_named(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any) -> None:
+        raise AttributeError("as a test")
+
+    monkeypatch.setattr("dasklab.records.recorder.worker.WorkerRecorder._wrap_fetches", broken)
+    before = state(client)
+    with dasklab.record(client, tmp_path / "run") as run:
+        assert total(client) == 465
+    assert state(client) == before
+    assert sorted(run.failures) == [
+        f"{worker}: attach: AttributeError(as a test)"
+        for worker in sorted(client.scheduler_info()["workers"])
+    ]
+
+
 def test_a_scheduler_with_another_python_is_refused(client: Client, tmp_path: Path) -> None:
     def age(dask_scheduler: Any) -> None:
         dask_scheduler.handlers["versions"] = lambda: {"packages": {"python": "3.1.4.final.0"}}

@@ -285,6 +285,8 @@ class Session:
             self.lost[process] = reply["lost"]
         for failure, count in reply.get("failures", {}).items():
             self.failures[f"{process}: {failure}"] = count
+            if failure.startswith("attach: "):
+                warn(f"{process} is not recorded: {failure.removeprefix('attach: ')}")
 
     def _append(self, process: str, chunks: Iterable[bytes]) -> None:
         """Write chunks down; beyond the limit only count their rows, except those of short tables."""

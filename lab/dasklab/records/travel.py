@@ -1,8 +1,9 @@
 """Pickle the recorder's plugins with their code, for processes that run the same Python.
 
 Code that was pickled by value is bytecode, which another version of Python cannot run: at worst it crashes
-the process. So the pickle holds an expression that loads the plugin only where the versions agree. Elsewhere it
-makes a plugin that does nothing. This holds for workers that join later, too.
+the process. So the pickle holds source text that loads the plugin only where the versions agree. Elsewhere,
+or if Dask there lacks what the plugin imports, it makes a plugin that only says so when it is visited. This
+holds for workers that join later, too: a plugin that cannot be loaded would keep them from starting.
 """
 
 # mypy: disable-error-code="no-untyped-call,import-untyped"
@@ -18,20 +19,40 @@ import cloudpickle
 from dasklab.records import recorder
 
 PYTHON = sys.version_info[:2]
-LOAD = (
-    "__import__('pickle').loads(plugin) if __import__('sys').version_info[:2] == python"
-    " else __import__('distributed').WorkerPlugin()"
-)
+LOAD = """
+import pickle, sys, distributed
+
+class NoRecorder(distributed.WorkerPlugin):
+    def __init__(self, reason):
+        self.reason = reason
+
+    def setup(self, worker):
+        worker.handlers["dasklab_take"] = self.decline
+
+    def teardown(self, worker):
+        worker.handlers.pop("dasklab_take", None)
+
+    async def decline(self, record, last=False):
+        return {"failures": {"attach: " + self.reason: 1}, "more": False}
+
+try:
+    if sys.version_info[:2] == python:
+        result = pickle.loads(plugin)
+    else:
+        result = NoRecorder("another Python")
+except Exception as error:
+    result = NoRecorder("Dask is too different: " + str(error))
+"""
 
 
 class _Guarded:
     """A plugin's pickle that is loaded only by the version of Python that made it."""
 
     def __init__(self, plugin: bytes, python: tuple[int, int]) -> None:
-        self.names = {"plugin": plugin, "python": python}
+        self.names: dict[str, Any] = {"plugin": plugin, "python": python}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return eval, (LOAD, self.names)
+        return eval, ("(exec(load), result)[1]", self.names | {"load": LOAD})
 
 
 def pack_plugin(plugin: Any, python: tuple[int, int] = PYTHON) -> bytes:

@@ -35,15 +35,27 @@ class WorkerRecorder(Recorder, WorkerPlugin):
     tables = WORKER
 
     def setup(self, worker: Any) -> None:
-        """Dask calls this when the plugin arrives at a worker, also at one that joins later."""
+        """Dask calls this when the plugin arrives at a worker, also at one that joins later.
+
+        An exception would keep a worker that joins from starting, so it is told to who visits.
+        """
+        self.undo = []
         try:
             self.attach(worker)
-        except Exception:
+        except Exception as error:  # noqa: BLE001
             self.detach()
-            raise
+            self.reason = f"attach: {describe(error)}"
+            self.undo.append(replace_item(worker.handlers, "dasklab_take", self.decline))
+
+    async def decline(self, record: str, last: bool = False) -> dict[str, Any]:
+        """Answer in place of ``take``: this worker is not recorded."""
+        return {"failures": {self.reason: 1}, "more": False}
 
     async def teardown(self, worker: Any) -> None:
         """Dask calls this when the plugin is removed; also when its worker closes, while others go on."""
+        if hasattr(self, "reason"):
+            self.detach()
+            return
         if self.undo and worker.status == Status.closing:
             await self.hand_over()
         self.detach()

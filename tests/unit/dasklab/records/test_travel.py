@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import sys
+from types import SimpleNamespace
 
 import pytest
 from dasklab.records.recorder.base import Owner
@@ -21,7 +23,23 @@ def test_the_same_python_loads_the_recorder() -> None:
 
 
 def test_another_python_loads_a_plugin_that_does_nothing() -> None:
-    assert type(pickle.loads(pack_plugin(RECORDER, (3, 0)))) is WorkerPlugin
+    loaded = pickle.loads(pack_plugin(RECORDER, (3, 0)))
+    assert isinstance(loaded, WorkerPlugin) and loaded.reason == "another Python"
+
+
+class Unloadable:
+    def __reduce__(self) -> tuple[object, ...]:
+        return __import__, ("a_module_that_no_dask_has",)
+
+
+def test_a_plugin_that_cannot_be_imported_there_says_so_when_visited() -> None:
+    loaded = pickle.loads(pack_plugin(Unloadable()))
+    worker = SimpleNamespace(handlers={})
+    loaded.setup(worker)
+    answer = asyncio.run(worker.handlers["dasklab_take"](record="any"))
+    assert "a_module_that_no_dask_has" in next(iter(answer["failures"]))
+    loaded.teardown(worker)
+    assert worker.handlers == {}
 
 
 @pytest.mark.parametrize(
