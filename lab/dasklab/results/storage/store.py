@@ -70,11 +70,13 @@ def read_run(run: Path) -> Campaign:
     """Return what a run started with.
 
     Raises:
-        LabError: this is not the directory of a run.
+        LabError: this is not the directory of a run, or it names trials outside of it.
     """
     campaign = read(Campaign, run)
     if campaign is None:
         raise LabError(f"{run}: this is not a run's directory, it has no {Campaign.FILE}")
+    if outside := [name for name in campaign.order if Path(name).name != name]:
+        raise LabError(f"{run / Campaign.FILE}: trial {outside[0]!r} leads out of the run")
     return campaign
 
 

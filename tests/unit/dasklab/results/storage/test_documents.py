@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.model.files import Measured
+from dasklab.model.files import Campaign, Measured
 from dasklab.results import load
 from dasklab.results.storage import store
+
+from tests.unit.dasklab.stored_run import previous_run
 
 
 def test_unknown_format_is_refused(tmp_path: Path) -> None:
@@ -34,3 +37,11 @@ def test_current_name_wins_over_the_previous_one(tmp_path: Path) -> None:
     assert store.file_of(Measured, tmp_path).name == Measured.FILE
     (tmp_path / Measured.FILE).unlink()
     assert store.file_of(Measured, tmp_path).name == Measured.PREVIOUS_FILE
+
+
+def test_trials_outside_of_a_run_are_refused(tmp_path: Path) -> None:
+    file = previous_run(tmp_path) / Campaign.FILE
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps(content | {"order": [*content["order"], "../elsewhere"]}))
+    with pytest.raises(LabError, match=r"trial '\.\./elsewhere' leads out of the run"):
+        load(file.parent)
