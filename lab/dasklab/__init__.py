@@ -29,8 +29,9 @@ def record(
         client: a connected client.
         folder: where to write; it must be new or empty.
         code: whether to keep which lines of the user's code start computations: file, number and text.
-            Without it, lines only have numbers.
-        keys: ``plain``, or ``hash`` to record hashes instead of task keys.
+            Without it, lines only have numbers, and no file paths and no texts of errors are kept.
+        keys: ``plain``, or ``hash`` to record hashes instead of keys and of all names that you chose. This
+            implies ``code=False``.
 
         max_mb: where the tables end, in MB on disk. Counting goes on, and ``record.json`` says until when
             the record is complete.

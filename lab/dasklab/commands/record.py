@@ -19,7 +19,10 @@ A_YEAR_S = 365 * 86_400
 @click.argument("scheduler", metavar="SCHEDULER")
 @click.argument("folder", metavar="FOLDER", type=OutputFolder())
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so long; default: until Ctrl-C.")
-@click.option("--hash-keys", is_flag=True, help="Record hashes instead of task keys.")
+@click.option(
+    "--hash-keys", is_flag=True, help="Record hashes instead of task keys and names; implies --no-code."
+)
+@click.option("--no-code", is_flag=True, help="Leave out lines of code, file paths and texts of errors.")
 @click.option(
     "--max-mb",
     type=click.FloatRange(min=0),
@@ -27,7 +30,9 @@ A_YEAR_S = 365 * 86_400
     show_default=True,
     help="Where the tables end, on disk.",
 )
-def record(scheduler: str, folder: Path, seconds: float | None, hash_keys: bool, max_mb: float) -> None:
+def record(
+    scheduler: str, folder: Path, seconds: float | None, hash_keys: bool, no_code: bool, max_mb: float
+) -> None:
     """Record a running Dask cluster, to explain where its time goes.
 
     SCHEDULER is its address, as tcp://10.0.0.2:8786. TLS is configured as for any Dask client. Nothing is
@@ -49,7 +54,8 @@ def record(scheduler: str, folder: Path, seconds: float | None, hash_keys: bool,
         ) from error
     with client:
         begin = time.monotonic()
-        with dasklab.record(client, folder, keys="hash" if hash_keys else "plain", max_mb=max_mb):
+        keys = "hash" if hash_keys else "plain"
+        with dasklab.record(client, folder, code=not no_code, keys=keys, max_mb=max_mb):
             click.echo(f"Recording {scheduler} into {folder}. Ctrl-C ends it.", err=True)
             try:
                 time.sleep(A_YEAR_S if seconds is None else seconds)

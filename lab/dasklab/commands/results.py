@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import click
@@ -74,13 +75,17 @@ def export(run: Path, output: Path) -> None:
 @click.option(
     "-o", "--output", type=OutputFile(in_folder=True), help="The file to write. Default: EXPERIMENT-TIME.zip."
 )
-def pack(run: Path, output: Path | None) -> None:
+@click.option("--hash-keys", is_flag=True, help="Of a record: as recording with --hash-keys writes it.")
+@click.option("--no-code", is_flag=True, help="Of a record: as recording with --no-code writes it.")
+def pack(run: Path, output: Path | None, hash_keys: bool, no_code: bool) -> None:
     """Write RUN, or what `dasklab record` recorded, to one file, to send or to keep.
 
     `dasklab report`, `dasklab explain` and `dasklab results` open the file like the folder. Captures are in
-    the file; what is computed again from the rest, such as a report, is not.
+    the file; what is computed again from the rest, such as a report, is not. To give a record away,
+    --hash-keys and --no-code leave out what it says of your code, as recording with these options does.
     """
     from dasklab.breakdown.explain import is_run
+    from dasklab.records.anonymize import anonymize
     from dasklab.records.read import is_record
     from dasklab.results.storage import pack as packing
 
@@ -89,4 +94,14 @@ def pack(run: Path, output: Path | None) -> None:
     name = (f"{run.parent.name}-{run.name}" if is_run(run) else run.name) + packing.SUFFIX
     folder = Path.cwd() if output is None else output
     file = folder / name if folder.is_dir() else folder
-    click.echo(packing.pack(run, OutputFile().convert(file, None, None)))
+    file = OutputFile().convert(file, None, None)
+    if not hash_keys and not no_code:
+        click.echo(packing.pack(run, file))
+        return
+    if not is_record(run):
+        raise LabError(f"{run}: a run of the lab; only records have --hash-keys and --no-code")
+    with tempfile.TemporaryDirectory() as draft:
+        anonymous = Path(draft, "record", run.name)
+        anonymous.mkdir(parents=True)
+        anonymize(run, anonymous, hashed=hash_keys, code=not no_code)
+        click.echo(packing.pack(anonymous, file))

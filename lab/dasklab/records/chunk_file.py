@@ -1,4 +1,4 @@
-"""Write the chunks of recorders to a file.
+"""Write the chunks of recorders to a file, and read them.
 
 A record's file is a sequence of frames: a line of JSON (``[process, bytes]``) and a chunk of so many bytes.
 Frames are only ever appended, so a record that was interrupted is whole up to there.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 SHORT_TABLES = ("about", "config", "interfaces", "bandwidths", "metrics")
@@ -23,6 +23,17 @@ def append(path: Path, process: str, chunks: Iterable[bytes]) -> int:
     with path.open("ab") as file:
         file.writelines(frames)
     return sum(map(len, frames))
+
+
+def frames(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """Return the frames; the last one may be cut off."""
+    position = 0
+    while (end := content.find(b"\n", position)) >= 0:
+        process, length = json.loads(content[position:end])
+        position = end + 1 + length
+        if position > len(content):
+            return
+        yield process, content[end + 1 : position]
 
 
 def describe(chunk: bytes) -> tuple[str, int]:

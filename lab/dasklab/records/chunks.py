@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from dasklab.errors import LabError
-from dasklab.records.recorder.layout import CLIENT, SCHEDULER, WORKER
+from dasklab.records import chunk_file
+from dasklab.records.recorder.layout import MISSING_US, layout
 
 Tables = dict[str, pd.DataFrame]
-MISSING_US = -1
 KINDS = {"t": "<i8", "i": "<i8", "f": "<f8", "s": "<i4"}
 TYPES = {"t": float, "f": float, "i": np.int64, "s": object}
 
@@ -30,7 +29,7 @@ def read(path: Path) -> dict[str, Tables]:
     """
     parts: defaultdict[str, defaultdict[str, list[pd.DataFrame]]] = defaultdict(lambda: defaultdict(list))
     try:
-        for process, chunk in _frames(path.read_bytes()):
+        for process, chunk in chunk_file.frames(path.read_bytes()):
             table, frame = unpack(chunk)
             parts[process][table].append(frame)
     except (ValueError, LookupError, TypeError, zlib.error) as error:
@@ -39,17 +38,6 @@ def read(path: Path) -> dict[str, Tables]:
         process: {name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}
         for process, tables in parts.items()
     }
-
-
-def _frames(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """Return the frames; the last one may be cut off."""
-    position = 0
-    while (end := content.find(b"\n", position)) >= 0:
-        process, length = json.loads(content[position:end])
-        position = end + 1 + length
-        if position > len(content):
-            return
-        yield process, content[end + 1 : position]
 
 
 def unpack(chunk: bytes) -> tuple[str, pd.DataFrame]:
@@ -78,9 +66,7 @@ def complete(tables: Tables, process: str) -> Tables:
 
 @cache
 def _empty(process: str) -> Tables:
-    layout = {"scheduler": SCHEDULER, "client": CLIENT}.get(process, WORKER)
-    columns = {name: dict(c.split(":") for c in text.split()) for name, text in layout.items()}
     return {
-        name: pd.DataFrame({column: pd.Series([], dtype=TYPES[kind]) for column, kind in kinds.items()})
-        for name, kinds in columns.items()
+        name: pd.DataFrame({column.name: pd.Series([], dtype=TYPES[column.kind]) for column in columns})
+        for name, columns in layout(process).items()
     }

@@ -21,6 +21,7 @@ from dasklab.records.recorder.base import guarded
 from dasklab.records.recorder.layout import CLIENT
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
+from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import Store
 
@@ -47,13 +48,12 @@ NO_LINE: Line = ("", 0, "")
 class ClientRecorder:
     """Records the calls and graphs of one client."""
 
-    def __init__(self, client: Client, code: bool) -> None:
-        self.client, self.code = client, code
-        self.store = Store(CLIENT, MOST_ROWS)
+    def __init__(self, client: Client, privacy: Privacy) -> None:
+        self.client = client
+        self.store = Store(CLIENT, MOST_ROWS, privacy=privacy)
         self.undo: list[Callable[[], Any]] = []
         self.asking: list[asyncio.Future[None]] = []  # for sizes of what was scattered
         self.begin = 0.0  # of the graph that is being built
-        self.lines: dict[tuple[str, int], int] = {}  # without code: a number for each line
 
     def attach(self) -> None:
         self._replace("_graph_to_futures", self._building)
@@ -156,14 +156,12 @@ class ClientRecorder:
         return self.line()
 
     def line(self) -> Line:
-        """Return the line of the user's code that runs: file, number, text; a mere number without code."""
+        """Return the line of the user's code that runs: file, number, text."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
             path = frame.f_code.co_filename
             if package not in LIBRARIES and "site-packages" not in path and not path.startswith("<frozen"):
-                if not self.code:
-                    return "", self.lines.setdefault((path, frame.f_lineno), len(self.lines) + 1), ""
                 return path, frame.f_lineno, linecache.getline(path, frame.f_lineno).strip()
             frame = frame.f_back
         return NO_LINE

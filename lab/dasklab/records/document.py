@@ -21,6 +21,8 @@ class Record(BaseModel):
         complete_until: until when nothing is missing; None if unknown.
         beyond_limit: rows that were counted but not written, by table, because the record had reached the
             size that the user set.
+        keys: ``plain``, or ``hash`` if hashes are stored instead of keys and names; empty if unknown.
+        code: whether lines of code and paths are stored; None if unknown.
     """
 
     FILE: ClassVar[str] = "record.json"
@@ -34,3 +36,5 @@ class Record(BaseModel):
     complete: bool | None = None
     complete_until: float | None = None
     beyond_limit: dict[str, int] = {}
+    keys: str = ""
+    code: bool | None = None

@@ -21,10 +21,12 @@ from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.notices import warn
 from dasklab.records import chunk_file
+from dasklab.records.anonymize import anonymous_about
 from dasklab.records.client import ClientRecorder
 from dasklab.records.document import RECORD, Record
 from dasklab.records.recorder.base import NAME, Owner
 from dasklab.records.recorder.layout import FORM
+from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.scheduler import SchedulerRecorder
 from dasklab.records.recorder.worker import WorkerRecorder
 from dasklab.records.travel import other_python, pack_plugin
@@ -60,8 +62,8 @@ class Session:
         if keys not in KEYS:
             raise LabError(f"keys is '{keys}'; it must be one of {', '.join(KEYS)}")
         self.client, self.folder = client, Path(folder)
-        self.hashed, self._explain = keys == "hash", explain
-        self.mine = ClientRecorder(client, code)
+        self.privacy, self._explain = Privacy(keys == "hash", code), explain
+        self.mine = ClientRecorder(client, self.privacy)
         self.failures: dict[str, int] = {}
         self.lost: dict[str, int] = {}
         self.workers: list[str] = []
@@ -120,8 +122,8 @@ class Session:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.start = time()
         self.owner = self._owner()
-        scheduler = pack_plugin(SchedulerRecorder(self.owner, self.hashed, LEASE_S))
-        worker = pack_plugin(WorkerRecorder(self.owner, self.hashed, LEASE_S))
+        scheduler = pack_plugin(SchedulerRecorder(self.owner, self.privacy, LEASE_S))
+        worker = pack_plugin(WorkerRecorder(self.owner, self.privacy, LEASE_S))
         if python := other_python(await self._scheduler.versions()):
             raise LabError(
                 f"the scheduler runs Python {python}, this program {MINE}", "record with the same Python"
@@ -273,7 +275,10 @@ class Session:
             complete=self.complete,
             complete_until=self.complete_until,
             beyond_limit=self.beyond_limit,
+            keys="plain",
+            code=True,
         )
+        record = anonymous_about(record, self.privacy)
         atomic.write_text(self.folder / Record.FILE, record.model_dump_json(indent=1) + "\n")
 
     def _keep(self, process: str, reply: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hashlib
 import json
 import platform
 import threading
@@ -15,21 +14,20 @@ from typing import Any, NamedTuple
 
 import dask
 import distributed
-from dask.utils import key_split
 from distributed.metrics import time
 from tornado.ioloop import PeriodicCallback
 
 from dasklab.records.recorder.layout import COMMON, FORM
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace, replace_item
+from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.process import (
     cpu_times,
     kernel_counters,
     network_interfaces,
     resident_bytes,
-    settings,
-    without_credentials,
 )
+from dasklab.records.recorder.settings import settings
 from dasklab.records.recorder.store import CHUNK_ROWS, Store
 
 NAME = "dasklab-recorder"
@@ -82,20 +80,20 @@ class Recorder:
 
     tables = COMMON
 
-    def __init__(self, owner: Owner, hashed: bool, lease_s: float) -> None:
+    def __init__(self, owner: Owner, privacy: Privacy, lease_s: float) -> None:
         """Prepare to record.
 
         Args:
             owner: who records.
-            hashed: whether to record hashes instead of keys.
+            privacy: what must not be stored in plain text.
             lease_s: detach if nobody takes records for so long.
         """
-        self.owner, self.hashed, self.lease_s = owner, hashed, lease_s
+        self.owner, self.privacy, self.lease_s = owner, privacy, lease_s
 
     def attach(self, server: Any) -> None:
         """Begin to record what this server does."""
         self.server, self.asked = server, time()
-        self.store = Store(self.tables, MOST_ROWS)
+        self.store = Store(self.tables, MOST_ROWS, privacy=self.privacy)
         self.undo: list[Callable[[], Any]] = []
         self.totals = {**self.counters(), **kernel_counters()}
         self.loop_thread = threading.get_native_id()
@@ -116,14 +114,6 @@ class Recorder:
     @guarded
     def _undo(self, change: Callable[[], Any]) -> None:
         change()
-
-    def text(self, key: Any) -> str:
-        """A key as it is recorded."""
-        if not self.hashed:
-            return str(key)
-        return "-".join(
-            hashlib.blake2b(str(part).encode(), digest_size=6).hexdigest() for part in (key_split(key), key)
-        )
 
     @guarded
     def stamp(self, batched: Any, note: Callable[[dict[str, Any], float, float], None]) -> None:
@@ -198,8 +188,8 @@ class Recorder:
         for name, value in {"loop": loop, **versions}.items():
             self.store.logs["about"].add(name, value)
         self.add_rises()
-        for setting, value in settings(dask.config.get("distributed"), ""):
-            self.store.logs["config"].add(setting, without_credentials(json.dumps(value, default=str)))
+        for setting, value in settings(dask.config.get("distributed")):
+            self.store.logs["config"].add(setting, json.dumps(value, default=str))
         for interface in network_interfaces():
             self.store.logs["interfaces"].add(*interface)
 
@@ -212,8 +202,6 @@ class Recorder:
         totals = {**self.counters(), **kernel_counters()}
         for name, total in totals.items():
             labels = [str(part) for part in name] if isinstance(name, tuple) else [str(name)]
-            if self.hashed and labels[0] == "execute" and len(labels) > 3:
-                labels[2] = self.text(labels[2]).partition("-")[0]
             if (rise := total - self.totals.get(name, 0.0)) != 0:
                 self.store.logs["metrics"].add("/".join(labels), float(rise))
         self.totals = totals

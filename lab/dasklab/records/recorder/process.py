@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-SECRET = re.compile(r"environ|password|token|secret", re.IGNORECASE)
 CREDENTIALS = re.compile(r"(\w+://)[^/@\s\"]*@")
 NAN = float("nan")
 RETRANSMITTED = "host/tcp-retransmitted/segments"
@@ -22,16 +20,6 @@ INTERNET = (socket.AF_INET, socket.AF_INET6)
 def without_credentials(text: str) -> str:
     """Remove names and passwords from URLs."""
     return CREDENTIALS.sub(r"\1", text)
-
-
-def settings(node: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """All settings below a node of Dask's configuration, except what may be secret."""
-    if isinstance(node, Mapping) and node:
-        for name, below in node.items():
-            if not SECRET.search(str(name)):
-                yield from settings(below, f"{path}.{name}" if path else str(name))
-    else:
-        yield path, node
 
 
 def cpu_times(loop_thread: int) -> tuple[float, float, float]:

@@ -84,14 +84,14 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
             trigger = self.ended[1] if self.ended[0] == stimulus_id else ""
             row[3:] = [now, NAN, NAN, trigger, stimulus_id.rpartition("-")[0]]
         elif start == "processing" and finish in ("memory", "erred"):
-            text = self.text(key)
+            text = str(key)
             if self.ended[0] != stimulus_id:
                 self.ended = (stimulus_id, text)
             self.add_task(key, text, now, finish, more)
         elif row and finish in ("released", "forgotten", "memory", "erred"):
-            self.add_task(key, self.text(key), now, finish, {})
+            self.add_task(key, str(key), now, finish, {})
         if start == "memory" and finish == "released":
-            self.add_event("lost", self.text(key), stimulus_id.rpartition("-")[0])
+            self.add_event("lost", str(key), stimulus_id.rpartition("-")[0])
 
     def add_task(self, key: Any, text: str, now: float, status: str, more: Mapping[str, Any]) -> None:
         row = self.open.pop(key, None) or [self.graphs, NAN, *NO_STAGES]
@@ -188,7 +188,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
 
     def note_result(self, message: dict[str, Any], now: float, due: float) -> None:
         if message.get("op") == "key-in-memory":
-            self.store.logs["results"].add(now, "", self.text(message["key"]))
+            self.store.logs["results"].add(now, "", str(message["key"]))
 
     # What is looked at
 
@@ -220,7 +220,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         for (receiver, sender), rate in scheduler.bandwidth_workers.items():
             log.add(receiver, sender, float(rate))
         for key in list(islice(self.open, MOST_ROWS)):  # what has not ended yet
-            self.add_task(key, self.text(key), NAN, "unfinished", {})
+            self.add_task(key, str(key), NAN, "unfinished", {})
 
     # The end
 

@@ -6,8 +6,11 @@ import json
 import zlib
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from dasklab.records.recorder.layout import Column, columns_of
+from dasklab.records.recorder.privacy import Privacy
 
 MOST_BYTES = 64_000_000  # of packed chunks
 CHUNK_ROWS = 2000  # packed at once: a few milliseconds
@@ -16,8 +19,8 @@ CHUNK_ROWS = 2000  # packed at once: a few milliseconds
 class Log:
     """Rows of one table. ``lost``: how many were dropped because nobody took them."""
 
-    def __init__(self, columns: str, most: int) -> None:
-        self.columns = [column.split(":") for column in columns.split()]
+    def __init__(self, columns: str, most: int, privacy: Privacy | None = None) -> None:
+        self.columns, self.privacy = columns_of(columns), privacy or Privacy()
         self.rows: deque[tuple[Any, ...]] = deque(maxlen=most)
         self.added = self.packed = 0
 
@@ -26,19 +29,24 @@ class Log:
         self.added += 1
 
     def pack(self) -> bytes:
-        """Take the oldest rows, as a chunk: a line of JSON that describes the columns, then their bytes."""
+        """Take the oldest rows as a chunk, without what must not be stored."""
         rows = [self.rows.popleft() for _ in range(min(CHUNK_ROWS, len(self.rows)))]
         self.packed += len(rows)
-        packed = [
-            pack_column(kind, column)
-            for (_, kind), column in zip(self.columns, zip(*rows, strict=True), strict=True)
-        ]
-        about = [[name, *head] for (name, _), (head, _) in zip(self.columns, packed, strict=True)]
-        return json.dumps([len(rows), about]).encode() + b"\n" + b"".join(body for _, body in packed)
+        names = (column.name for column in self.columns)
+        values = dict(zip(names, zip(*rows, strict=True), strict=True))
+        return pack_columns(self.columns, self.privacy.conceal(self.columns, values))
 
     @property
     def lost(self) -> int:
         return self.added - self.packed - len(self.rows)
+
+
+def pack_columns(columns: Sequence[Column], values: Mapping[str, Sequence[Any]]) -> bytes:
+    """Return a line of JSON that describes the columns, then their bytes."""
+    packed = [pack_column(column.kind, values[column.name]) for column in columns]
+    about = [[column.name, *head] for column, (head, _) in zip(columns, packed, strict=True)]
+    rows = len(values[columns[0].name])
+    return json.dumps([rows, about]).encode() + b"\n" + b"".join(body for _, body in packed)
 
 
 def pack_column(kind: str, values: Iterable[Any]) -> tuple[list[Any], bytes]:
@@ -59,8 +67,15 @@ def pack_column(kind: str, values: Iterable[Any]) -> tuple[list[Any], bytes]:
 class Store:
     """The logs of a process, and the packed chunks that nobody has fetched yet."""
 
-    def __init__(self, tables: Mapping[str, str], most_rows: int, most_bytes: int = MOST_BYTES) -> None:
-        self.logs = {name: Log(columns, most_rows) for name, columns in tables.items()}
+    def __init__(
+        self,
+        tables: Mapping[str, str],
+        most_rows: int,
+        most_bytes: int = MOST_BYTES,
+        privacy: Privacy | None = None,
+    ) -> None:
+        privacy = privacy or Privacy()
+        self.logs = {name: Log(columns, most_rows, privacy) for name, columns in tables.items()}
         self.chunks: deque[bytes] = deque()
         self.most_bytes = most_bytes
         self.nbytes = self.dropped = 0

@@ -107,10 +107,10 @@ class WorkerRecorder(Recorder, WorkerPlugin):
             del self.open[key]
 
     def add_needs(self, key: Any) -> None:
-        text = self.text(key)
+        text = str(key)
         for need in self.server.state.tasks[key].dependencies:
             nbytes = float(need.nbytes) if need.nbytes is not None else NAN
-            self.store.logs["needs"].add(text, self.text(need.key), nbytes, ",".join(need.who_has))
+            self.store.logs["needs"].add(text, str(need.key), nbytes, ",".join(need.who_has))
 
     def add_task(self, key: Any, row: list[float], now: float, status: str) -> None:
         del self.open[key]
@@ -122,7 +122,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         begin, end = between(begin - ahead, end - ahead, executing, now)
         stamps = (arrived, ready, executing, begin, end, seceded, now)
         about = (int(self.server.threads.get(key) or 0), disk_s, float(task.nbytes or 0), status)
-        self.ended[key] = (self.text(key), stamps, about)
+        self.ended[key] = (str(key), stamps, about)
         if len(self.ended) > CHUNK_ROWS:
             self.add_ended(next(iter(self.ended)), NAN, NAN)
 
@@ -133,7 +133,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
     @guarded
     def add_wait(self, start: float, stop: float, key: Any, kind: str, owner: Any) -> None:
         name = str(getattr(owner, "name", ""))
-        self.store.logs["waits"].add(start, stop, self.text(key), kind, self.text(name))
+        self.store.logs["waits"].add(start, stop, str(key), kind, name)
 
     def note_reported(self, message: dict[str, Any], now: float, due: float) -> None:
         if message.get("op") in ("task-finished", "task-erred") and message["key"] in self.ended:
@@ -185,7 +185,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
 
     def texts(self, keys: Iterable[Any]) -> str:
         """Several keys as one text."""
-        return SEPARATOR.join(sorted(self.text(key) for key in keys))
+        return SEPARATOR.join(sorted(str(key) for key in keys))
 
     def _wrap_handler(self, name: str, wrapper: Callable[..., Awaitable[Any]]) -> None:
         handlers = self.server.handlers
@@ -223,7 +223,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
 
     @guarded
     def add_actor_call(self, start: float, actor: Any, function: Any) -> None:
-        self.store.logs["actor_calls"].add(start, time(), self.text(actor), str(function))
+        self.store.logs["actor_calls"].add(start, time(), str(actor), str(function))
 
     def counters(self) -> Mapping[Any, float]:
         return {name: total for name, total in self.server.digests_total.items() if type(name) is tuple}

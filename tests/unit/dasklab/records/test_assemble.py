@@ -11,7 +11,7 @@ import pytest
 from dasklab.breakdown.columns import build_run, complete_graphs
 from dasklab.breakdown.steps import value_at
 from dasklab.records.assemble import tables, worker_names
-from dasklab.records.recorder.layout import CLIENT, SCHEDULER, WORKER
+from dasklab.records.recorder.layout import CLIENT, SCHEDULER, WORKER, columns_of
 from dasklab.records.schema import TABLES
 
 ONE, TWO, GONE = "tcp://10.0.0.1:1", "tcp://10.0.0.2:2", "tcp://10.0.0.3:3"
@@ -23,7 +23,7 @@ def process(layout: dict[str, str], **rows: list[dict[str, Any]]) -> dict[str, p
     """Tables of a process; what a row does not name is missing."""
     frames = {}
     for name, some in rows.items():
-        kinds = dict(column.split(":") for column in layout[name].split())
+        kinds = {column.name: column.kind for column in columns_of(layout[name])}
         blank = {column: DEFAULTS[kind] for column, kind in kinds.items()}
         frames[name] = pd.DataFrame([blank | row for row in some])
     return frames

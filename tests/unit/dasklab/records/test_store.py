@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dasklab.errors import LabError
 from dasklab.records import chunk_file, chunks
-from dasklab.records.recorder.process import settings, without_credentials
+from dasklab.records.recorder.settings import settings
 from dasklab.records.recorder.store import Log, Store
 
 TABLES = {"seen": "time:t key:s size:i share:f", "other": "time:t"}
@@ -76,16 +76,12 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
         chunks.read(tmp_path / "record.chunks")
 
 
-def test_settings_without_secrets() -> None:
+def test_only_settings_of_the_list_are_recorded() -> None:
     config = {
-        "comm": {"timeouts": {"tcp": "30s"}},
-        "nanny": {"environ": {"KEY": "x"}, "pre-spawn-environ": {"A": 1}},
-        "worker": {"preload": ["http://me:pw@host/x.py"], "token": "abc"},
-        "empty": {},
+        "comm": {"timeouts": {"tcp": "30s"}, "tls": {"ca-file": "/home/me/ca.pem"}},
+        "scheduler": {"worker-saturation": 1.1, "apikey": "abc", "default-task-durations": {"secret": 1}},
+        "worker": {"preload": ["http://me:pw@host/x.py"], "preload-argv": ["--password", "x"]},
+        "passwd": "abc",
+        "added-later": "abc",
     }
-    assert dict(settings(config, "")) == {
-        "comm.timeouts.tcp": "30s",
-        "worker.preload": ["http://me:pw@host/x.py"],
-        "empty": {},
-    }
-    assert without_credentials('["http://me:pw@host/x.py"]') == '["http://host/x.py"]'
+    assert dict(settings(config)) == {"comm.timeouts.tcp": "30s", "scheduler.worker-saturation": 1.1}

@@ -1,0 +1,86 @@
+"""A record as it would have been written with hashed keys or without code: its chunks and its description."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dasklab import atomic
+from dasklab.errors import LabError
+from dasklab.records import chunk_file
+from dasklab.records.document import RECORD, Record
+from dasklab.records.recorder.layout import MISSING_US, Column, layout
+from dasklab.records.recorder.privacy import Privacy, hash_key
+from dasklab.records.recorder.settings import SETTINGS
+from dasklab.records.recorder.store import pack_columns
+
+CODES = {"t": "q", "i": "q", "f": "d", "s": "i"}  # of the arrays in which a column is stored, by kind
+
+
+def anonymize(record: Path, target: Path, hashed: bool, code: bool) -> None:
+    """Write a record into an empty folder, as ``dasklab.record`` with these settings would have written it.
+
+    Raises:
+        LabError: the record is damaged.
+        OSError: ``target`` cannot be written.
+    """
+    try:
+        about = Record.model_validate_json((record / Record.FILE).read_bytes())
+        privacy = Privacy(hashed and about.keys != "hash", code and about.code is not False)
+        frames = list(anonymous_frames((record / RECORD).read_bytes(), privacy))
+    except (ValueError, LookupError, TypeError, zlib.error) as error:
+        raise LabError(f"{record}: damaged: {str(error).splitlines()[0]}") from error
+    for process, chunk in frames:
+        chunk_file.append(target / RECORD, process, [chunk])
+    atomic.write_text(target / Record.FILE, anonymous_about(about, privacy).model_dump_json(indent=1) + "\n")
+
+
+def anonymous_about(about: Record, privacy: Privacy) -> Record:
+    """Return the description of a record without what must not be stored."""
+    return about.model_copy(
+        update={
+            "client": hash_key(about.client) if privacy.hashed else about.client,
+            "failures": privacy.failures(about.failures),
+            "keys": "hash" if privacy.hashed else about.keys,
+            "code": about.code if privacy.code else False,
+        }
+    )
+
+
+def anonymous_frames(content: bytes, privacy: Privacy) -> Iterator[tuple[str, bytes]]:
+    """Yield the frames of a record's file without what must not be stored."""
+    for process, chunk in chunk_file.frames(content):
+        table, columns, values = decode(process, chunk)
+        settings = next((values[column.name] for column in columns if column.content == "setting"), None)
+        if settings is not None:
+            known = [row for row, name in enumerate(settings) if name.replace("_", "-") in SETTINGS]
+            values = {name: [own[row] for row in known] for name, own in values.items()}
+            if not known:
+                continue
+        packed = pack_columns(columns, privacy.conceal(columns, values))
+        yield process, zlib.compress(table.encode() + b"\n" + packed, 1)
+
+
+def decode(process: str, chunk: bytes) -> tuple[str, list[Column], dict[str, list[Any]]]:
+    """Return a chunk's name, columns and values. A column that the layout lacks has no content."""
+    name, about, body = zlib.decompress(chunk).split(b"\n", 2)
+    table = name.decode()
+    contents = {column.name: column.content for column in layout(process).get(table, [])}
+    rows, heads = json.loads(about)
+    columns, values, position = [], {}, 0
+    for column, kind, more, length in heads:
+        stored = array(CODES[kind], body[position : position + length])
+        position += length
+        columns.append(Column(column, kind, contents.get(column, "")))
+        if kind == "t":
+            own = [float("nan") if micros == MISSING_US else more + micros / 1e6 for micros in stored]
+        else:
+            own = [more[code] for code in stored] if kind == "s" else list(stored)
+        if len(own) != rows:
+            raise ValueError(f"column {column} has {len(own)} rows, not {rows}")
+        values[column] = own
+    return table, columns, values
