@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import click
 
+from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.inventory import Inventory
-from dasklab.running.lock import lock_files, lock_lab
+from dasklab.machines.proxmox import Pve
+from dasklab.running.lock import is_inherited, lock_files, lock_lab
+from dasklab.running.lock_note import NoteLock, held
 
 
 @contextmanager
@@ -23,11 +27,26 @@ def locked(lab: Inventory, *, reset: bool) -> Iterator[None]:
     Raises:
         LabError: another command is using the lab.
     """
-    with lock_lab(lock_files(lab.hosts(), lab.optional)) as orphans_ended:
+    files = lock_files(lab.hosts(), lab.optional)
+    note = None if is_inherited(files) else _note(lab, files)
+    with lock_lab(files) as orphans_ended, held(note) if note else nullcontext() as abandoned:
         if orphans_ended:
             click.echo("Ended processes that a killed command had left running on this lab.", err=True)
-            if reset:
-                from dasklab.running.ansible_lab import AnsibleLab
+        if abandoned:
+            click.echo(f"Took over the lab from a command that has ended: {abandoned.owner}", err=True)
+        if reset and (orphans_ended or abandoned):
+            from dasklab.running.ansible_lab import AnsibleLab
 
-                AnsibleLab(lab.path).reset()
+            AnsibleLab(lab.path).reset()
         yield
+
+
+def _note(lab: Inventory, files: Iterable[Path]) -> NoteLock | None:
+    """Return the note for a lab on a node; None for a local lab, whose state folder is the lock's place."""
+    host = lab.hosts()[0]
+    if lab.has(host, "endpoint_start") or not lab.has(host, "proxmox"):
+        return None
+    guests = [lab.value(name, "guest") for name in lab.hosts()]
+    places = {(str(guest["node"]), int(guest["vmid"])) for guest in guests}
+    pve = Pve(Endpoint.from_inventory(lab.value(host, "proxmox")))
+    return NoteLock(pve, str(lab.value(host, "lab_name")), places, files)

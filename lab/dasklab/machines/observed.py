@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dasklab.machines import lab_note
 from dasklab.machines.topology import Lab
 from dasklab.model.nic import GuestKind
 
@@ -35,8 +36,8 @@ class ObservedGuest:
 
     @property
     def description(self) -> str:
-        """The description without the line break that a node may append."""
-        return (self.config or {}).get("description", "").strip()
+        """The description without the line break that a node may append, and without the note of a user."""
+        return lab_note.without((self.config or {}).get("description", ""))
 
     @property
     def is_template(self) -> bool:

@@ -12,7 +12,7 @@ from shlex import quote
 from urllib.parse import unquote
 
 from dasklab.errors import LabError
-from dasklab.machines import bridges, containers, images, vms, zones
+from dasklab.machines import bridges, containers, images, lab_note, vms, zones
 from dasklab.machines.change import Chain, Change, Step, Value, chain
 from dasklab.machines.guest_kinds import KINDS, contents
 from dasklab.machines.observed import Observed, ObservedGuest, is_ours
@@ -213,7 +213,9 @@ def _canonical(key: str, value: Value | None) -> object:
         return unquote(str(value)).strip()
     if key == "tags":
         return frozenset(str(value).replace(";", ",").split(","))
-    return str(value).strip()  # a node appends a line break to a description
+    if key == "description":
+        return lab_note.without(str(value))
+    return str(value).strip()
 
 
 def _differences(have: Mapping[str, str], params: Mapping[str, Value]) -> str:

@@ -22,7 +22,7 @@ CONTAINER_PRIVILEGES = {
     "VM.Config.Disk": "POST lxc: rootfs",
     "VM.Config.Memory": "PUT config: memory, swap",
     "VM.Config.Network": "PUT config: hostname, net0",
-    "VM.Config.Options": "PUT config: tags, description",
+    "VM.Config.Options": "PUT config: tags, and the note of who uses the lab",
     "VM.PowerMgmt": "POST status/start and status/stop",
 }
 # role -> privilege -> the call that needs it
@@ -36,7 +36,7 @@ ROLES: Mapping[str, Mapping[str, str]] = {
         "VM.Config.HWType": "POST qemu: scsihw, serial0, rng0",
         "VM.Config.Memory": "PUT config: memory",
         "VM.Config.Network": "PUT config: net0, ipconfig0, sshkeys",
-        "VM.Config.Options": "PUT config: name, tags, description",
+        "VM.Config.Options": "PUT config: name, tags, and the note of who uses the lab",
         "VM.PowerMgmt": "POST status/start and status/stop",
     },
     "DaskLabContainers": CONTAINER_PRIVILEGES,

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,6 +136,7 @@ class Pve:
             )
         self.endpoint = endpoint
         self.has_answered = False
+        self._clock_ahead_s = 0.0
         self._warnings: list[tuple[str, str]] = []  # cause key, message
         self._local = threading.local()
         self._readers = ThreadPoolExecutor(PARALLEL_READS)
@@ -162,7 +164,13 @@ class Pve:
 
     def _on_answer(self, answer: requests.Response, **_: Any) -> None:
         self.has_answered = True
+        if date := answer.headers.get("Date"):
+            self._clock_ahead_s = parsedate_to_datetime(date).timestamp() - time.time()
         complete(answer, self.endpoint.url)
+
+    def node_time(self) -> float:
+        """Return the time of the endpoint's clock, in seconds since 1970."""
+        return time.time() + self._clock_ahead_s
 
     @property
     def warnings(self) -> list[str]:

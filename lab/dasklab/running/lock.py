@@ -113,7 +113,7 @@ class LabLock:
             busy = f"another command is using this lab: {command} (process {pid})"
             raise LabError(busy, "wait until it ends, or stop it with Ctrl-C")
         os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()} {_command_line()}\n".encode(), 0)
+        os.pwrite(descriptor, f"{os.getpid()} {command_line()}\n".encode(), 0)
         self._taken[file] = descriptor
         return orphans_ended
 
@@ -139,6 +139,11 @@ def lock_lab(files: Iterable[Path]) -> Iterator[bool]:
         else:
             os.environ[VARIABLE] = before
         lock.release()
+
+
+def is_inherited(files: Iterable[Path]) -> bool:
+    """Return whether the command that started this one has locked the lab."""
+    return bool(_inherited(files))
 
 
 def inheritable() -> list[int]:
@@ -232,6 +237,7 @@ def _owner(file: Path) -> tuple[int, str]:
     return int(pid) if pid.isdigit() else 0, command or "a command that has just started"
 
 
-def _command_line() -> str:
+def command_line() -> str:
+    """Return this process's command, shortened, for messages."""
     line = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return line if len(line) <= COMMAND_CHARS else f"{line[:COMMAND_CHARS]}..."

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from dasklab.errors import LabError
+from dasklab.machines.lab_note import LabNote, with_note
 from dasklab.machines.observed import Observed
 from dasklab.machines.plan import plan, plan_removal
 from dasklab.machines.topology import Lab
@@ -124,3 +126,14 @@ def test_missing_storage_or_image_for_containers_is_reported() -> None:
         plan(lacking, CONTAINERS)
     with pytest.raises(LabError, match="but no proxmox_container_image"):
         plan(NOTHING, lab_of(container("client", 9101), container_image=None))
+
+
+def test_note_of_who_uses_the_lab_is_no_difference() -> None:
+    built, note = converge(NOTHING, MIXED), LabNote("me@here: dasklab run", 1.0, "0a", "0b")
+    noted = {
+        vmid: replace(
+            guest, config={**(guest.config or {}), "description": with_note(guest.description, note)}
+        )
+        for vmid, guest in built.guests.items()
+    }
+    assert plan(replace(built, guests=noted), MIXED) == []
