@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from dasklab.machines import live
 from dasklab.running import collect
 from dasklab_guest import host
 from dasklab_guest.common import HostError
@@ -101,3 +102,23 @@ def test_clock_offset_includes_the_way_of_the_order(monkeypatch: pytest.MonkeyPa
 def test_guest_and_node_report_the_same_cpu_times() -> None:
     """The guest program is installed without dasklab, so it has a list of its own."""
     assert collect.NODE_CPU_FIELDS == host.CPU_FIELDS
+
+
+def test_container_reports_its_own_cpus_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`top` showed the node's CPUs and memory, and the report two cores where the lab gives one."""
+    monkeypatch.setattr(host, "tcp", dict)
+    monkeypatch.setattr(host, "meminfo", lambda: {"MemTotal": 8_000_000, "MemAvailable": 2_000_000})
+    monkeypatch.setattr(host, "requested_links", list)
+    monkeypatch.setattr(host.cgroup, "memory_used", lambda total_bytes: 0.25)
+    monkeypatch.setattr(host.cgroup, "cpus", lambda cores: 1.0)
+    used_s = iter((10.0, 10.5))
+    monkeypatch.setattr(host.cgroup, "cpu_s", lambda: next(used_s))
+    clock = iter((100.0, 102.0))
+    monkeypatch.setattr(host.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(host.time, "time", iter((1.0, 3.0, 4.0)).__next__)
+    before, after = host.sample("lo", own=True), host.sample("lo", own=True)
+    tcp = {"RetransSegs": 0}
+    found = live.rates({**before, "tcp": tcp}, {**after, "tcp": tcp})
+    assert found and (found.cpu, found.memory) == (0.25, 0.25)
+    whole = host.sample("lo", own=False)
+    assert (whole["memory_used"], whole["cpu"]["user_s"] > 0) == (0.75, True)

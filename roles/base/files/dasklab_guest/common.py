@@ -90,6 +90,11 @@ def is_active(unit: str) -> bool:
     return subprocess.run(["systemctl", "is-active", "--quiet", unit], check=False).returncode == 0
 
 
+def is_container() -> bool:
+    """Return whether this host is a container, which has its node's kernel."""
+    return not subprocess.run(["systemd-detect-virt", "--quiet", "--container"], check=False).returncode
+
+
 def host() -> Document:
     """Return what the inventory says about this host.
 

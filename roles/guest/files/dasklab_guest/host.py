@@ -11,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from dasklab_guest import cgroup
 from dasklab_guest.common import (
     IFB,
     HostError,
@@ -18,6 +19,7 @@ from dasklab_guest.common import (
     host,
     interface,
     interfaces,
+    is_container,
     is_named,
     lab_link,
     offloads,
@@ -53,11 +55,26 @@ def cpu() -> dict[str, float]:
     return {name: int(value) / ticks_per_s for name, value in zip(CPU_FIELDS, ticks, strict=False)}
 
 
+def cores() -> int:
+    """Return the CPUs that the inventory gives this host; 0 if it does not say."""
+    return int(settings().get("cores", 0))
+
+
+def own_cpu() -> dict[str, float] | None:
+    """Return the seconds that the CPUs of this container spent in each state; None if nothing counts them.
+
+    What it did not use of its CPUs' time is idle.
+    """
+    used_s = cgroup.cpu_s()
+    if used_s is None:
+        return None
+    idle_s = cgroup.cpus(cores()) * time.monotonic() - used_s
+    return dict.fromkeys(CPU_FIELDS, 0.0) | {"user_s": used_s, "idle_s": idle_s}
+
+
 def pid_namespace() -> str | None:
     """Return the name under which the node knows a container's processes; None on a virtual machine."""
-    if subprocess.run(["systemd-detect-virt", "--quiet", "--container"], check=False).returncode:
-        return None
-    return str(Path("/proc/self/ns/pid").readlink())
+    return str(Path("/proc/self/ns/pid").readlink()) if is_container() else None
 
 
 def tcp() -> dict[str, int]:
@@ -94,6 +111,9 @@ def counters() -> Document:
 
 def describe() -> Document:
     """Return the counters, and what stays the same while the host runs."""
+    own, total_bytes = is_container(), meminfo()["MemTotal"] * 1024
+    if own:
+        total_bytes = cgroup.memory_bytes(total_bytes)
     release = dict(line.partition("=")[::2] for line in read("/etc/os-release").splitlines())
     virtualization = subprocess.run(["systemd-detect-virt"], capture_output=True, text=True, check=False)
     return {
@@ -102,8 +122,8 @@ def describe() -> Document:
         "kernel": os.uname().release,
         "os": release.get("PRETTY_NAME", "").strip('"'),
         "virtualization": virtualization.stdout.strip(),
-        "cpus": os.cpu_count(),
-        "memory_mb": meminfo()["MemTotal"] // 1000,
+        "cpus": max(1, round(cgroup.cpus(cores()))) if own else os.cpu_count(),
+        "memory_mb": total_bytes // 1_024_000,
         "versions": {**debian_packages(), **python_packages(settings().get("dask", ""))},
     }
 
@@ -113,23 +133,27 @@ def watch(interval_s: float = 2.0) -> None:
 
     A sample costs this host no process: it has what ``dasklab top`` shows.
     """
-    name = lab_link(host(), interfaces())["ifname"]
+    name, own = lab_link(host(), interfaces())["ifname"], is_container()
     while True:
         try:
-            print(json.dumps(sample(name)), flush=True)
+            print(json.dumps(sample(name, own)), flush=True)
         except BrokenPipeError:
             os._exit(0)  # nor could anybody read what Python prints at its end
         time.sleep(interval_s)
 
 
-def sample(name: str) -> Document:
-    """Return the counters of CPUs, memory, TCP and the interface ``name``, and how its link is impaired."""
+def sample(name: str, own: bool) -> Document:
+    """Return the counters of CPUs, memory, TCP and the interface ``name``, and how its link is impaired.
+
+    With ``own``, CPUs and memory are those of this container and not of its node.
+    """
     memory_kib = meminfo()
+    used = cgroup.memory_used(memory_kib["MemTotal"] * 1024) if own else None
     folder = Path(f"/sys/class/net/{name}/statistics")
     return {
         "time": time.time(),
-        "cpu": cpu(),
-        "memory_used": 1 - memory_kib["MemAvailable"] / memory_kib["MemTotal"],
+        "cpu": (own_cpu() if own else None) or cpu(),
+        "memory_used": 1 - memory_kib["MemAvailable"] / memory_kib["MemTotal"] if used is None else used,
         "tcp": tcp(),
         "lab": {counter: int(read(folder / counter) or 0) for counter in LINK_COUNTERS},
         "links": requested_links(),

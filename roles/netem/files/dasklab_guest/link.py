@@ -19,6 +19,7 @@ from dasklab_guest.common import (
     UnsupportedError,
     host,
     interfaces,
+    is_container,
     lab_link,
     run,
     run_json,
@@ -137,11 +138,6 @@ def has_netem() -> bool:
     """Return whether this kernel has netem, tried in a new network namespace."""
     netem = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
     return not is_unsupported(subprocess.run(netem, capture_output=True, text=True, check=False).stderr)
-
-
-def is_container() -> bool:
-    """Return whether this host is a container, which has its node's kernel."""
-    return not subprocess.run(["systemd-detect-virt", "--quiet", "--container"], check=False).returncode
 
 
 def is_unsupported(message: str) -> bool:
