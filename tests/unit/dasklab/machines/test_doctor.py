@@ -94,3 +94,23 @@ def test_missing_environment_variables_are_reported_in_one_line(monkeypatch: pyt
     for name in ("PROXMOX_HOST", "PROXMOX_USER", "PROXMOX_TOKEN_ID", "PROXMOX_TOKEN_SECRET"):
         assert name in finding.text
     assert "pveum user token add lab@pve dasklab" in "\n".join(finding.fix)
+
+
+def test_missing_image_file_is_reported_and_looked_for_in_the_labs_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ssh(tmp_path, "exit 0", monkeypatch)
+    shutil.copytree(EXAMPLES / "proxmox", tmp_path / "lab" / "inventory")
+    settings = tmp_path / "lab" / "inventory" / "group_vars" / "all.yml"
+    text = settings.read_text().replace("# proxmox_container_image", "proxmox_container_image")
+    settings.write_text(text.replace("lab_guests: >-\n", "lab_guests: container\nunused: >-\n"))
+    archive = tmp_path / "lab" / "dasklab.tar.zst"
+
+    def problems() -> list[str]:
+        findings = doctor.examine(Inventory(tmp_path / "lab" / "inventory" / "hosts.yml"))
+        return [finding.text for finding in findings if not finding.ok]
+
+    expected = f"the image file of the containers does not exist: {archive}"
+    assert expected in problems()
+    archive.touch()
+    assert expected not in problems()
