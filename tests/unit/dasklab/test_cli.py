@@ -262,6 +262,16 @@ def test_stopped_machines_are_not_configured(monkeypatch: pytest.MonkeyPatch) ->
     assert stderr.endswith("dasklab up\n")
 
 
+def test_node_in_the_wrong_case_is_named_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOST", "USER", "TOKEN_ID", "TOKEN_SECRET"):
+        monkeypatch.setenv(f"PROXMOX_{name}", "lab@pve" if name == "USER" else "x")
+    answers = {"/nodes": [{"node": "PVE", "status": "online"}]}
+    monkeypatch.setattr(Resource, "get", lambda self: answers.get(self._path, []))
+    monkeypatch.setattr(playbook, "run", forbidden)
+    stderr = run("-i", str(EXAMPLES / "proxmox" / "hosts.yml"), "plan").stderr
+    assert "dasklab: https://x:8006 has no node 'pve'; there are PVE\n" in stderr
+
+
 def test_a_run_is_resumed_only_as_it_was_planned(tmp_path: Path) -> None:
     name, content = experiment.load("baseline", quick=True)
     planned = driver.start(tmp_path, name, content, setup_of(Inventory()), quick=True)
