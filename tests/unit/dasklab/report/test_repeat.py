@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.commands import reproduce
 from dasklab.model import experiment
+from dasklab.model.files import Campaign
 from dasklab.report.repeat import repeat_words
 from dasklab.results.storage import store
 from dasklab.running import driver
@@ -36,9 +37,12 @@ def test_experiment_of_a_file_is_repeated_from_its_run(
     run = measured(FakeLab(), "slow").directory
     command = f"{repeat_words(store.read_run(run), run, None)} delay_ms=50"
     repeated: list[tuple[str, str]] = []
-    monkeypatch.setattr(
-        reproduce, "_measure", lambda stored, cell, *_: repeated.append((stored.name, cell)) or run
-    )
+
+    def measure(stored: Campaign, cell: str, *_: object) -> Path:
+        repeated.append((stored.name, cell))
+        return run
+
+    monkeypatch.setattr(reproduce, "_measure", measure)
     printed = CliRunner().invoke(main, shlex.split(command)[1:])
     assert printed.exit_code == 0, printed.output
     assert repeated == [("slow", "delay_ms=50")]
