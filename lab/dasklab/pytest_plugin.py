@@ -4,7 +4,7 @@
         dasklab_check(client, lambda: sales.groupby("shop").amount.mean().compute())
 
 ``pytest --dasklab-update`` stores the records as the test's baseline. Without that option the test fails if
-its work is slower, warns if the records differ too much among each other to decide, and is skipped if it has
+its work is slower, warns if that cannot be decided, and is skipped if it has
 no baseline. pytest loads this module wherever dasklab is installed, so it imports nothing large by itself.
 """
 
@@ -28,7 +28,7 @@ SLOWER_PCT = 10.0
 
 
 class UndecidedWarning(UserWarning):
-    """The records of a test and of its baseline differ too much among each other to compare them."""
+    """Whether a test is slower than its baseline cannot be decided; the message says why."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -97,7 +97,7 @@ class Checker:
         result = compare([explain(path) for path in records], [explain(path) for path in old], self.limit_pct)
         if result.verdict is Verdict.SLOWER:
             pytest.fail(str(result), pytrace=False)
-        if result.verdict is Verdict.UNDECIDED:
+        if result.verdict is Verdict.CANNOT_DECIDE:
             warnings.warn(str(result), UndecidedWarning, stacklevel=3)
 
 

@@ -52,6 +52,7 @@ class Explained:
         recorded_bandwidths: the table ``bandwidths``.
         operations: the computations of a record of a cluster; none of a trial, which has runs.
         facts: what the record knows beside times.
+        complete: whether the record was ended as it should be; None if it does not say so, or of a trial.
     """
 
     directory: Path
@@ -62,11 +63,21 @@ class Explained:
     recorded_bandwidths: pd.DataFrame
     operations: Sequence[Operation] = ()
     facts: Facts = field(default_factory=Facts)
+    complete: bool | None = None
 
     @cached_property
     def timed(self) -> list[Run]:
         """The runs that count: without warm-ups."""
         return [run for run in self.runs if not run.warmup]
+
+    @property
+    def gap(self) -> str:
+        """Say that a record is cut off, or may be; empty for a whole one and for a trial."""
+        if self.complete is False:
+            return "This record was cut off before its block ended. Only the part that was kept is explained."
+        if self.complete is None and records.is_record(self.directory):
+            return "It is unknown whether this record is complete: an earlier version of dasklab wrote it."
+        return ""
 
     @property
     def median_run(self) -> Run:
@@ -139,7 +150,8 @@ def _explain_record(directory: Path) -> Explained:
     (run,) = build_runs(aligned)
     computations = operations(run, complete_graphs(aligned["graphs"]), aligned["introduced"])
     whole = cut(run, *total(computations, aligned["actor_calls"], run))
-    return replace(_explained(directory, frames, clocks, [whole]), operations=computations)
+    explained = _explained(directory, frames, clocks, [whole])
+    return replace(explained, operations=computations, complete=records.document(directory).complete)
 
 
 def _explained(directory: Path, frames: Frames, clocks: dict[str, Clock], runs: list[Run]) -> Explained:

@@ -47,7 +47,8 @@ class Explanation:
         return text + tables + self._picture()
 
     def _sentences(self) -> list[str]:
-        return [wording.paragraph(self.explained.summary), *changes(self.explained.median_run)]
+        sentences = [wording.paragraph(self.explained.summary), *changes(self.explained.median_run)]
+        return [self.explained.gap, *sentences] if self.explained.gap else sentences
 
     def _picture(self) -> str:
         """Draw threads over time, if matplotlib is installed."""

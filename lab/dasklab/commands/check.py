@@ -17,7 +17,7 @@ FOLDER = UserPath(exists=True, file_okay=False)
 class UnreadableRecordError(CommandError):
     """A record cannot be read. Nothing is decided then: 1 would say that the work is slower."""
 
-    exit_code = 2
+    exit_code = 3
 
 
 def percent(context: click.Context, option: click.Parameter, value: str) -> float:
@@ -37,12 +37,21 @@ def percent(context: click.Context, option: click.Parameter, value: str) -> floa
               help="A record from before; give it once for each.")  # fmt: skip
 @click.option("--slower", "limit_pct", metavar="PERCENT", callback=percent, default="10%", show_default=True,
               help="How much longer counts as slower.")  # fmt: skip
+@click.option("--allow-different-work", is_flag=True,
+              help="Compare records of different work, too, as between two versions of Dask.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def check(new: tuple[Path, ...], old: tuple[Path, ...], limit_pct: float, as_json: bool) -> None:
+def check(
+    new: tuple[Path, ...],
+    old: tuple[Path, ...],
+    limit_pct: float,
+    allow_different_work: bool,
+    as_json: bool,
+) -> None:
     """Check whether new records are slower than old ones of the same work.
 
-    Exit status: 0 not slower, 1 slower, 2 undecided (or the command line is wrong, or a record cannot be
-    read). Several records on each side are needed: from single records nobody can tell a change from chance.
+    Exit status: 0 not slower, 1 slower, 2 wrong arguments, 3 a record is damaged or unreadable, 4 cannot
+    decide: a record was cut off or is given twice, the work differs, or the lengths vary too much. Several
+    records on each side are needed: from single records nobody can tell a change from chance.
 
     \b
     dasklab check new-1/ new-2/ new-3/ --against old-1/ --against old-2/ --slower 10%
@@ -54,6 +63,6 @@ def check(new: tuple[Path, ...], old: tuple[Path, ...], limit_pct: float, as_jso
         records = [explain(path) for path in (*new, *old)]
     except LabError as error:
         raise UnreadableRecordError(str(error)) from None
-    result = checking.compare(records[: len(new)], records[len(new) :], limit_pct)
+    result = checking.compare(records[: len(new)], records[len(new) :], limit_pct, allow_different_work)
     click.echo(checking.ComparisonDocument.of(result).model_dump_json() if as_json else str(result))
     sys.exit(result.verdict.value)

@@ -74,6 +74,8 @@ def explain(
         if not as_json:
             _draw(other, trial)
         return
+    if trial.gap and not as_json:
+        click.echo(f"{trial.gap}\n")
     _print_summary(trial.summary, first.name, as_json, trial.advice)
     _print_operations(trial, as_json)
     if not as_json:

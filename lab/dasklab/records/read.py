@@ -70,12 +70,21 @@ def is_record(folder: Path) -> bool:
     return (folder / Record.FILE).exists()
 
 
-def _record(folder: Path) -> Frames:
-    """Return the tables of a cluster's record."""
+def document(folder: Path) -> Record:
+    """Return what a cluster's record says of itself.
+
+    Raises:
+        LabError: the file is damaged.
+    """
     try:
-        about = Record.model_validate_json((folder / Record.FILE).read_bytes())
+        return Record.model_validate_json((folder / Record.FILE).read_bytes())
     except ValueError as error:
         raise LabError(f"{folder / Record.FILE}: damaged: {str(error).splitlines()[0]}") from error
+
+
+def _record(folder: Path) -> Frames:
+    """Return the tables of a cluster's record."""
+    about = document(folder)
     if about.form != FORM:
         raise LabError(f"{folder}: it was recorded by another version of dasklab (form {about.form})")
     processes = chunks.read(folder / RECORD)

@@ -1,12 +1,14 @@
-"""Old and new records are compared: slower, not slower, or undecided."""
+"""Old and new records are compared: slower, not slower, or nobody can decide."""
 
 from __future__ import annotations
 
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from dasklab.breakdown import check as checking
@@ -43,18 +45,60 @@ def test_the_same_work_is_not_slower() -> None:
     assert result.verdict is Verdict.NOT_SLOWER and str(result).startswith("not slower: +0.0 %")
 
 
-def test_single_records_and_noisy_records_are_undecided() -> None:
+def test_single_records_and_noisy_records_decide_nothing() -> None:
     single = checking.compare([record(3.0)], [record(1.0)], 10)
-    assert single.verdict is Verdict.UNDECIDED and math.isnan(single.change_pct.low)
-    assert str(single).endswith("record at least two runs on each side")
-    noisy = checking.compare([record(s) for s in (1.0, 2.0)], [record(s) for s in (1.0, 1.9)], 10)
-    assert noisy.verdict is Verdict.UNDECIDED
-    assert str(noisy).endswith("record more runs")
+    assert single.verdict is Verdict.CANNOT_DECIDE and math.isnan(single.change_pct.low)
+    assert str(single).endswith("record at least 2 runs on each side")
+    noisy = checking.compare([record(s) for s in (1.0, 2.0)], [record(s) for s in (1.0, 1.9)], 100)
+    assert noisy.verdict is Verdict.CANNOT_DECIDE
+    assert str(noisy).endswith("records on each side would decide")
+
+
+def stored(path: Path, content: str, **fields: object) -> Explained:
+    path.mkdir()
+    (path / "record.chunks").write_text(content)
+    return replace(record(1.0), directory=path, **fields)
+
+
+def test_records_that_were_cut_off_decide_nothing(tmp_path: Path) -> None:
+    whole, cut = stored(tmp_path / "a", "a"), stored(tmp_path / "b", "b", complete=False)
+    result = checking.compare([cut], [whole], 10)
+    assert result.verdict is Verdict.CANNOT_DECIDE
+    assert str(result) == f"cannot decide: {tmp_path / 'b'} was cut off; record that run again"
+    document = ComparisonDocument.of(result)
+    assert document.change_pct is None and document.obstacle == result.obstacle
+
+
+def test_the_same_record_given_twice_decides_nothing(tmp_path: Path) -> None:
+    records = [stored(tmp_path / name, content) for name, content in (("a", "x"), ("b", "y"), ("c", "x"))]
+    assert f"{tmp_path / 'a'} and {tmp_path / 'c'} are the same record" in str(
+        checking.compare(records[:2], records[2:], 10)
+    )
+
+
+def test_different_work_is_compared_only_if_that_is_wanted() -> None:
+    def of_tasks(number: int) -> Explained:
+        explained = record(1.0)
+        (run,) = explained.runs
+        return replace(explained, runs=[replace(run, prefixes=["spin"] * number)])
+
+    new, old = [of_tasks(2), of_tasks(2)], [of_tasks(1), of_tasks(1)]
+    assert "hold different work (spin: 2 and 1 tasks)" in str(checking.compare(new, old, 10))
+    assert checking.compare(new, old, 10, allow_different_work=True).verdict is Verdict.NOT_SLOWER
+
+
+def test_so_many_records_as_are_said_would_decide() -> None:
+    sides = ([1.0, 1.3], [1.0, 1.25])
+    number = checking.records_needed(*sides, 50)
+    assert number is not None
+    repeated = [list(np.tile(side, math.ceil(number / 2) + 1)) for side in sides]
+    assert verdict(change_pct(*repeated), 50) is Verdict.NOT_SLOWER
+    assert checking.records_needed([1.0, 1.2], [1.0, 1.2], 1e-9) is None
 
 
 @pytest.mark.parametrize(
     ("ends", "expected"),
-    [((11, 20), Verdict.SLOWER), ((-5, 10), Verdict.NOT_SLOWER), ((9, 11), Verdict.UNDECIDED)],
+    [((11, 20), Verdict.SLOWER), ((-5, 10), Verdict.NOT_SLOWER), ((9, 11), Verdict.CANNOT_DECIDE)],
 )
 def test_the_whole_interval_decides(ends: tuple[float, float], expected: Verdict) -> None:
     assert verdict(Interval(sum(ends) / 2, *ends), 10) is expected
@@ -85,19 +129,19 @@ def test_the_published_schema_is_that_of_the_document() -> None:
 def test_the_exit_status_is_the_verdict(
     kind: Verdict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    interval = Interval(3.0) if kind is Verdict.UNDECIDED else Interval(3.0, 1.0, 5.0)
+    interval = Interval(3.0) if kind is Verdict.CANNOT_DECIDE else Interval(3.0, 1.0, 5.0)
     monkeypatch.setattr("dasklab.breakdown.explain.explain", lambda path: path)
     monkeypatch.setattr(
         checking,
         "compare",
-        lambda new, old, limit: Comparison(kind, interval, limit, [1.0], [1.0], "a cause"),
+        lambda new, old, limit, allow: Comparison(kind, interval, limit, [1.0], [1.0], "a cause"),
     )
     folders = [str(tmp_path), "--against", str(tmp_path)]
     result = CliRunner().invoke(main, ["check", *folders, "--slower", "2.5%", "--json"])
     assert result.exit_code == kind.value
     document = ComparisonDocument.model_validate_json(result.output)
     assert (document.verdict, document.limit_pct) == (kind.name.lower(), 2.5)
-    assert (document.low_pct is None) == (kind is Verdict.UNDECIDED)
+    assert (document.low_pct is None) == (kind is Verdict.CANNOT_DECIDE)
 
 
 @pytest.mark.parametrize(
@@ -110,4 +154,4 @@ def test_a_limit_that_is_no_percentage_is_refused(limit: str, why: str, tmp_path
 
 def test_a_record_that_cannot_be_read_is_not_called_slower(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["check", str(tmp_path), "--against", str(tmp_path)])
-    assert result.exit_code == 2 and str(tmp_path) in result.output
+    assert result.exit_code == 3 and str(tmp_path) in result.output
