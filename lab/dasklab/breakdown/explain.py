@@ -151,7 +151,7 @@ def _explain_record(directory: Path) -> Explained:
     computations = operations(run, complete_graphs(aligned["graphs"]), aligned["introduced"])
     whole = cut(run, *total(computations, aligned["actor_calls"], run))
     explained = _explained(directory, frames, clocks, [whole])
-    return replace(explained, operations=computations, complete=records.document(directory).complete)
+    return replace(explained, operations=computations, complete=records.read_document(directory).complete)
 
 
 def _explained(directory: Path, frames: Frames, clocks: dict[str, Clock], runs: list[Run]) -> Explained:

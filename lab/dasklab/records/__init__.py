@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dasklab.records.read import Frames, document, is_record, load, recorded
+    from dasklab.records.read import Frames, is_record, load, read_document, recorded
 
-__all__ = ["Frames", "document", "is_record", "load", "recorded"]
+__all__ = ["Frames", "is_record", "load", "read_document", "recorded"]
 
 
 def __getattr__(name: str) -> Any:

@@ -70,7 +70,7 @@ def is_record(folder: Path) -> bool:
     return (folder / Record.FILE).exists()
 
 
-def document(folder: Path) -> Record:
+def read_document(folder: Path) -> Record:
     """Return what a cluster's record says of itself.
 
     Raises:
@@ -84,7 +84,7 @@ def document(folder: Path) -> Record:
 
 def _record(folder: Path) -> Frames:
     """Return the tables of a cluster's record."""
-    about = document(folder)
+    about = read_document(folder)
     if about.form != FORM:
         raise LabError(f"{folder}: it was recorded by another version of dasklab (form {about.form})")
     processes = chunks.read(folder / RECORD)
