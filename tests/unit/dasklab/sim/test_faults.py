@@ -23,7 +23,7 @@ from dasklab.predict.calibrate import calibrate
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.whatif import scenario as scenario_of
 from dasklab.results.storage import store
-from dasklab.running import driver
+from dasklab.running import capabilities, driver
 from dasklab.sim.faults import STATES
 from dasklab.sim.scenario import Scenario
 from pydantic import TypeAdapter
@@ -234,12 +234,12 @@ def test_measured_cell_is_measured_again_in_the_lab(
     lab = FakeLab(seconds=lambda trial: seconds)
     for name, replacement in (
         ("locked", lambda *_, **__: nullcontext()),
-        ("setup_of", lambda inventory: SETUP),
         ("Inventory", lambda path: path),
         ("AnsibleLab", lambda path: lab),
         ("_waiter", lambda *_: lambda: None),
     ):
         monkeypatch.setattr(progress, name, replacement)
+    monkeypatch.setattr(capabilities, "setup_for", lambda *_: SETUP)
     monkeypatch.setattr(target, "require_machines", lambda lab: None)
     output = command("reproduce", ongoing.directory, "fault=none", "--results", tmp_path / "again")
     [line] = [line for line in output.splitlines() if line.startswith("compute_s: ")]
