@@ -28,6 +28,7 @@ from dasklab.notices import warn
 from dasklab.paths import SHARE
 from dasklab.results.storage import damage, store, table
 from dasklab.results.validity import completeness, node, verdict
+from dasklab.running import stops
 from dasklab.running.trials import estimate_s, plan
 
 REPEATS = 2  # of a trial that other users of the node disturbed
@@ -216,7 +217,8 @@ def _attempt(directory: Path, trial: Trial, lab: TrialRunner) -> int:
     directory.mkdir(parents=True)
     store.write(directory, trial)
     started, clock, suspended_s = time.time(), time.monotonic(), _suspended_s()
-    status, error = _run(directory, trial, lab)
+    with stops.watch_own_process() as pauses:
+        status, error = _run(directory, trial, lab)
     wall_s, measuring_s = time.monotonic() - clock, 0.0
     try:
         measuring_s = store.measuring_s(directory)
@@ -231,6 +233,7 @@ def _attempt(directory: Path, trial: Trial, lab: TrialRunner) -> int:
         error=error,
         files=damage.left(directory),
         suspended_s=round(_suspended_s() - suspended_s, 3),
+        pauses=tuple(pauses),
     )
     store.write(directory, attempt)
     return status

@@ -13,7 +13,7 @@ value for real hardware. ``Job.run(i)`` does the timed work of run ``i`` and ret
         --runs 5 --warmups 1 --workers 3 --output timings.json
 
 Exit status: 0 measured (whether the answer was right is in the file), 2 wrong arguments, 3 this machine lacks
-a package that the workload needs, 4 the cluster was not ready in time.
+a package that the workload needs, 4 the cluster was not ready in time, or lost a worker.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found,no-untyped-call"
@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import _losses
 import _pulse
 import _records
 import cloudpickle
@@ -72,8 +73,11 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     # The workers have neither this file nor the workload's: send functions by value.
     for module in (sys.modules[__name__], _records, _pulse, sys.modules[prepare.__module__]):
         cloudpickle.register_pickle_by_value(module)
-    with Client(args.scheduler, timeout=args.timeout_s) as client:
-        _wait(client, args.workers, args.timeout_s)
+    patience_s = min(args.timeout_s, _losses.PATIENCE_S)
+    with Client(args.scheduler, timeout=patience_s) as client:
+        if args.signal is None:  # else faults are armed, and may be meant to end a worker
+            _losses.end_on_loss(client)
+        _wait(client, args.workers, patience_s)
         try:
             job = prepare(client, **params)
         except ImportError as error:
@@ -114,7 +118,10 @@ def command_line(name: str, module: Any, defaults: dict[str, Any]) -> argparse.A
     )
     parser.add_argument("--workers", type=int, default=1, help="start when exactly this many are connected")
     parser.add_argument(
-        "--timeout-s", type=float, default=120, help="limit for connecting and for the workers"
+        "--timeout-s",
+        type=float,
+        default=_losses.PATIENCE_S,
+        help=f"limit for connecting, and for each further worker; at most {_losses.PATIENCE_S:g}",
     )
     parser.add_argument("--settings", default="", help="Dask settings to read back, separated by commas")
     parser.add_argument("--packages", default="", help="packages whose versions to read back, likewise")
@@ -143,13 +150,17 @@ def checked(text: str, defaults: dict[str, Any]) -> dict[str, Any]:
 # --- runs --------------------------------------------------------------------------------------------------
 
 
-def _wait(client: Client, workers: int, timeout_s: float) -> None:
-    try:
-        client.wait_for_workers(workers, timeout=timeout_s)
-    except TimeoutError:
-        leave(4, f"{len(workers_of(client))} of {workers} workers connected within {timeout_s:g} s")
-    if len(workers_of(client)) != workers:
-        leave(4, f"{len(workers_of(client))} workers are connected, {workers} were requested")
+def _wait(client: Client, workers: int, patience_s: float) -> None:
+    """Wait until all workers are connected, for each further one at most ``patience_s``."""
+    connected = 0
+    while connected < workers:
+        try:
+            client.wait_for_workers(connected + 1, timeout=patience_s)
+        except TimeoutError:
+            leave(4, f"{connected} of {workers} workers connected, and no other one within {patience_s:g} s")
+        connected = len(workers_of(client))
+    if connected != workers:
+        leave(4, f"{connected} workers are connected, {workers} were requested")
 
 
 def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[Any], list[Any]]:

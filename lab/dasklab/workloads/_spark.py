@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import _harness
+import _losses
 from _harness import Job
 
 POLL_S = 0.2
@@ -32,10 +33,11 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     name = file.removeprefix("_spark_")
     args = _harness.command_line(file, inspect.getmodule(prepare), defaults).parse_args(argv)
     params = _harness.checked(args.params, defaults)
-    _wait_for_master(args.scheduler, args.timeout_s)
+    patience_s = min(args.timeout_s, _losses.PATIENCE_S)
+    _wait_for_master(args.scheduler, patience_s)
     spark = _session(args.scheduler, name)
     try:
-        _wait_for_executors(spark, args.workers, args.timeout_s)
+        _wait_for_executors(spark, args.workers, patience_s)
         job = prepare(spark, **params)
         samples = [_sample(spark, job, run, run < args.warmups) for run in range(args.warmups + args.runs)]
         document = _harness.document(name, params, job, samples, _cluster(list(_executors(spark))))
@@ -68,14 +70,16 @@ def _session(master: str, name: str) -> Any:
         _harness.leave(4, str(error.java_exception.getMessage()).splitlines()[0])
 
 
-def _wait_for_executors(spark: Any, workers: int, timeout_s: float) -> None:
-    """Wait until exactly this many executors are connected."""
-    deadline = time.monotonic() + timeout_s
-    while len(executors := list(_executors(spark))) < workers and time.monotonic() < deadline:
+def _wait_for_executors(spark: Any, workers: int, patience_s: float) -> None:
+    """Wait until exactly this many executors are connected, for each further one at most ``patience_s``."""
+    connected, deadline = 0, time.monotonic() + patience_s
+    while connected < workers and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    if len(executors) != workers:
+        if (number := len(list(_executors(spark)))) != connected:
+            connected, deadline = number, time.monotonic() + patience_s
+    if connected != workers:
         spark.stop()
-        _harness.leave(4, f"{len(executors)} executors are connected, {workers} were requested")
+        _harness.leave(4, f"{connected} executors are connected, {workers} were requested")
 
 
 def _executors(spark: Any) -> Iterator[Any]:

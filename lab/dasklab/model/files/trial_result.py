@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from dasklab.model.document import Document
 from dasklab.model.files.quantities import Amount
+from dasklab.model.files.timings import Pause
 
 Status = Literal["ok", "invalid", "unsupported", "failed"]
 AGAIN = "again: "  # among a failed trial's reasons, the command that repeats it begins so
@@ -27,7 +28,8 @@ class Attempt(Document):
 
     ``started`` is in seconds since the epoch, ``exit_status`` that of the playbook. ``files`` are the
     documents that the trial left, so that a removed one is noticed; early versions did not write them down.
-    ``suspended_s`` is how long the driver's own machine was suspended during the trial.
+    ``suspended_s`` is how long the driver's own machine was suspended during the trial; ``pauses`` are those
+    of the driver itself.
     """
 
     FILE: ClassVar[str] = "attempt.json"
@@ -39,6 +41,7 @@ class Attempt(Document):
     error: str | None
     files: tuple[str, ...] = ()
     suspended_s: float = 0.0
+    pauses: tuple[Pause, ...] = ()
 
 
 class Result(Document):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 
 import pytest
 from dasklab.model.experiment import Experiment
+from dasklab.model.files import Pause
 from dasklab.results.validity import verdict
-from dasklab.running import driver
+from dasklab.running import driver, stops
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 
@@ -63,3 +65,16 @@ def test_suspension_of_the_driver_s_machine_makes_its_trial_invalid(
     [result] = [result for result in verdict.assess(run.directory).values() if result.status != "ok"]
     assert result.trial == run.trials[1].trial
     assert result.reasons == ("the machine that runs dasklab was suspended for 30.0 s during the trial",)
+
+
+def test_stop_of_the_driver_makes_its_trial_invalid_wherever_it_falls(
+    tmp_path: Path, sweep: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = [Pause(**STOPPED | {"process": "dasklab"})]
+    monkeypatch.setattr(stops, "watch_own_process", lambda: nullcontext(pauses))
+    run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    driver.execute(run, FakeLab(), lambda trial, state: None)
+    text = (
+        "the process was stopped for 20.0 s (it used 0.0 s of CPU and waited 0.0 s for one) during the trial"
+    )
+    assert {result.reasons for result in verdict.assess(run.directory).values()} == {(f"dasklab: {text}",)}
