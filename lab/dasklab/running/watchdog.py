@@ -2,9 +2,9 @@
 
 Ansible runs each task in a worker, a fork of itself. If a worker is killed (by the kernel, when memory is
 short) and the next worker takes its place, Ansible does not notice and waits for the lost result for ever.
-This is visible from outside: Ansible has no worker and uses almost no CPU. Mitogen's own processes, which
-Ansible starts as well and which live as long as it does, are no workers. Mitogen names them if the package
-setproctitle is installed.
+This is visible from outside: Ansible has no worker, and neither computes nor waits for a CPU. Mitogen's own
+processes, which Ansible starts as well and which live as long as it does, are no workers. Mitogen names them
+if the package setproctitle is installed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-IDLE_S = 60.0  # without a worker; parsing and templating may take as long, but they use the CPU
-BUSY_SHARE = 0.5  # of a CPU; a waiting Ansible uses 10 % of one
+IDLE_S = 30.0  # without a worker; time in which Ansible parses, templates or waits for a CPU does not count
 MITOGEN = "mitogen mux:"  # begins the command line of Mitogen's own processes
 
 
@@ -31,7 +30,7 @@ class Watchdog:
     def __init__(self, pid: int, limit_s: float | None, idle_s: float = IDLE_S) -> None:
         self._pid, self._limit_s, self._idle_s = pid, limit_s, idle_s
         self._start_s = time.monotonic()
-        self._idle_since: tuple[float, float] | None = None  # since when, and its CPU seconds at that time
+        self._without_worker: tuple[float, float] | None = None  # since when, and how busy it was before that
 
     def problem(self) -> str | None:
         """Return why the process must be stopped, or None. Call this again and again."""
@@ -39,13 +38,11 @@ class Watchdog:
         if self._limit_s is not None and now - self._start_s > self._limit_s:
             return f"it did not finish within {self._limit_s:.0f} s"
         if _has_worker(self._pid):
-            self._idle_since = None
+            self._without_worker = None
             return None
-        cpu_s = _cpu_s(self._pid)
-        since, cpu_then_s = self._idle_since = self._idle_since or (now, cpu_s)
-        if cpu_s - cpu_then_s > BUSY_SHARE * self._idle_s:
-            self._idle_since = None
-        elif now - since > self._idle_s:
+        busy_s = _busy_s(self._pid)
+        since, busy_before_s = self._without_worker = self._without_worker or (now, busy_s)
+        if now - since - (busy_s - busy_before_s) > self._idle_s:
             waited = f"Ansible waited {now - since:.0f} s for it"
             return f"an Ansible worker died (out of memory?), and {waited}"
         return None
@@ -66,10 +63,12 @@ def _state(pid: str) -> str:
     return _read(Path(f"/proc/{pid}/stat")).rpartition(") ")[2][:1] or "X"
 
 
-def _cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process, without its children."""
+def _busy_s(pid: int) -> float:
+    """Return how long a process, without its children, has computed and its main thread waited for a CPU."""
     fields = _read(Path(f"/proc/{pid}/stat")).rpartition(") ")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    waits = _read(Path(f"/proc/{pid}/schedstat")).split()
+    cpu_s = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    return cpu_s + (int(waits[1]) / 1e9 if len(waits) > 1 else 0.0)
 
 
 def _read(path: Path) -> str:
