@@ -7,6 +7,7 @@ mounted on a folder that every user ID can reach. LXC's monitor process outlives
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -23,6 +24,9 @@ from minipve.process import MachineError
 START_TIMEOUT_S = 60
 _SYSTEMD_HALT = signal.SIGRTMIN + 3
 _MONITOR_GRACE_S = 2.0
+_SOURCE_PLACE = re.compile(
+    r"^lxc-start: (?:\S+: )?(?:\S+\.c: \w+: \d+ )?"
+)  # where in LXC's source, on stderr
 
 
 def start(vmid: int, options: dict[str, str], paths: Paths, log: Log) -> None:
@@ -70,15 +74,22 @@ def _start(vmid: int, options: dict[str, str], paths: Paths, first_id: int, log:
         env={"PATH": "/nonexistent"},  # so that LXC maps user IDs itself, see user_ids.words_before
     )
     if result.returncode:
-        raise MachineError(f"startup for container '{vmid}' failed: {_first_error(vmid, paths)}")
+        file = configuration.log_file(vmid, paths)
+        log_text = file.read_text(errors="replace") if file.exists() else ""
+        cause = failure_cause(log_text, result.stderr.decode(errors="replace"))
+        reason = cause or f"lxc-start ended with {result.returncode}; see {file}"
+        raise MachineError(f"startup for container '{vmid}' failed: {reason}")
 
 
-def _first_error(vmid: int, paths: Paths) -> str:
-    """Return the first error in LXC's log, which is the closest to the cause."""
-    file = configuration.log_file(vmid, paths)
-    lines = file.read_text(errors="replace").splitlines() if file.exists() else []
-    errors = (line.rpartition(" - ")[2] for line in lines if " ERROR " in line)
-    return next(errors, f"see {file}")
+def failure_cause(log_text: str, stderr: str) -> str:
+    """Return the first error in LXC's log, the closest to the cause, or else what lxc-start said first. Pure.
+
+    LXC 6 leaves the log empty if it fails early. A line of standard error begins with its place in LXC's
+    source (``lxc-start: 101: ../src/lxc/confile.c: set_config: 164``), which is left out.
+    """
+    logged = (line.rpartition(" - ")[2] for line in log_text.splitlines() if " ERROR " in line)
+    said = (_SOURCE_PLACE.sub("", line).strip() for line in stderr.splitlines())
+    return next(logged, "") or "; ".join(list(filter(None, said))[:2])
 
 
 def ask_to_shut_down(vmid: int, paths: Paths) -> None:
