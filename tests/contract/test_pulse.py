@@ -35,7 +35,7 @@ def pulse() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder = str(tmp_path_factory.mktemp("workers"))
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "local_directory": folder}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "local_directory": folder}
     with LocalCluster(processes=True, **options) as cluster, Client(cluster) as client:
         yield client
 
