@@ -9,7 +9,6 @@ of packages exists; a playbook then reports the trial as unsupported.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import shutil
@@ -132,6 +131,8 @@ def pip_error(stderr: str) -> LabError:
 @contextmanager
 def _locked(lock: Path) -> Iterator[None]:
     """Let one process download at a time; the next one then finds the wheels."""
+    import fcntl  # on Linux only, as the lab is
+
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -57,6 +57,10 @@ RESULTS = Bottleneck("results", "results on their way to the client's code")
 LOCKS = Bottleneck("locks", "waiting for locks, semaphores, queues or events")
 INNER = Bottleneck("nested tasks", "tasks that wait for tasks of their own")
 OUTSIDE = Bottleneck("outside", "tasks that wait for something outside of Dask")
+UNKNOWN_WAIT = Bottleneck(
+    "cpu or outside",
+    "tasks that wait for a CPU or for something outside of Dask (this system does not say which)",
+)
 GIL = Bottleneck("interpreter", "waiting for the interpreter (GIL)")
 CPU = Bottleneck("cpu", "waiting for a CPU")
 COLLECTION = Bottleneck("garbage collection", "garbage collection")
@@ -259,4 +263,9 @@ PAUSED = _register(
     "paused", Group.WORKER, Kind.WAITING, MEMORY, "#ffafcc",
     "worker paused (memory)",
     "The worker started no task, because its memory was nearly full.",
+)  # fmt: skip
+EXTERNAL_OR_STARVED = _register(
+    "external-or-starved", Group.COMPUTATION, Kind.WAITING, UNKNOWN_WAIT, "#b56576",
+    "tasks waiting for a CPU or for something outside of Dask",
+    "A task ran without using a CPU, on a system (macOS, Windows) that does not say if it waited for one.",
 )  # fmt: skip

@@ -20,6 +20,8 @@ class CpuUse:
     Attributes:
         cpu_s, waiting_s: of all its threads but the event loop's.
         loop_waiting_s: of the event loop's thread.
+
+    ``waiting_s`` and ``loop_waiting_s`` are NaN where the system does not give them.
     """
 
     time: Floats

@@ -108,6 +108,8 @@ def _paused(events: pd.DataFrame, nodes: Mapping[str, int], end: float) -> Inter
 
 
 def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
+    if not samples.waiting_s.any():  # no process ever waited: earlier recorders stored an unknown wait as 0
+        samples = samples.assign(waiting_s=np.nan, loop_waiting_s=np.nan)
     return {
         nodes[str(name)]: CpuUse(
             floats(rows.time_s),

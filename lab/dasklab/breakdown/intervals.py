@@ -12,6 +12,7 @@ from dasklab.breakdown.causes import CAUSES, Cause
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 Mask = npt.NDArray[np.bool_]
 NO_TASK = -1
 TICK_S = 1e-9  # shorter than any clock's resolution: rounding, not time

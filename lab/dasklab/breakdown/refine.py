@@ -17,6 +17,7 @@ from dasklab.breakdown.causes import (
     AGAIN,
     COMPUTE,
     EXTERNAL,
+    EXTERNAL_OR_STARVED,
     GARBAGE,
     GATHER,
     HOLDING,
@@ -35,7 +36,7 @@ from dasklab.breakdown.causes import (
     USER,
     Cause,
 )
-from dasklab.breakdown.intervals import NO_TASK, TICK_S, Codes, Floats, Intervals, concatenate
+from dasklab.breakdown.intervals import NO_TASK, TICK_S, Bools, Codes, Floats, Intervals, concatenate
 from dasklab.breakdown.run import Run
 
 # while a task uses no CPU, others hold the interpreter if the rest of its process uses or waits for this many
@@ -137,7 +138,21 @@ def _interpreter(run: Run, intervals: Intervals) -> Floats:
 
 
 def _external(run: Run, intervals: Intervals) -> Floats:
+    return np.where(_waiting_is_known(run, intervals), _not_for_the_interpreter(run, intervals), 0.0)
+
+
+def _external_or_starved(run: Run, intervals: Intervals) -> Floats:
+    return np.where(_waiting_is_known(run, intervals), 0.0, _not_for_the_interpreter(run, intervals))
+
+
+def _not_for_the_interpreter(run: Run, intervals: Intervals) -> Floats:
     return _blocked(run, intervals) - _interpreter(run, intervals)
+
+
+def _waiting_is_known(run: Run, intervals: Intervals) -> Bools:
+    """Return whether the system of each interval's process says for how long it waited for a CPU."""
+    unknown = [node for node, use in run.evidence.cpu.items() if np.isnan(use.waiting_s).any()]
+    return ~np.isin(intervals.place, unknown)
 
 
 def _blocked(run: Run, intervals: Intervals) -> Floats:
@@ -160,12 +175,15 @@ def _idle(run: Run, intervals: Intervals) -> Floats:
 
 
 def _cpu(run: Run, intervals: Intervals) -> tuple[Floats, Floats, Floats]:
-    """Return what each interval's process used of CPUs meanwhile, and what it waited for (see ``CpuUse``)."""
+    """Return what each interval's process used of CPUs meanwhile, and what it waited for (see ``CpuUse``).
+
+    A wait that is not known is 0 here: ``_waiting_is_known`` says where.
+    """
     figures = np.zeros((3, len(intervals)))
     for node, use in run.evidence.cpu.items():
         mine = np.flatnonzero(intervals.place == node)
         figures[:, mine] = use.between(intervals.start[mine], intervals.stop[mine])
-    return figures[0], figures[1], figures[2]
+    return figures[0], np.nan_to_num(figures[1]), np.nan_to_num(figures[2])
 
 
 DIVISIONS = (
@@ -177,6 +195,7 @@ DIVISIONS = (
     Division(STARVED, AT_NODES, _starved),
     Division(INTERPRETER, (COMPUTE,), _interpreter),
     Division(EXTERNAL, (COMPUTE,), _external),
+    Division(EXTERNAL_OR_STARVED, (COMPUTE,), _external_or_starved),
     Division(ACTOR, (USER, RESULT, GATHER), _actors),
     Division(PAUSED, (QUEUE, NOTHING), _paused),
 )

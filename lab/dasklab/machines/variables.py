@@ -12,6 +12,7 @@ something that does not exist yet (the facts of the endpoint). The playbook chec
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -88,8 +89,13 @@ def open_lab(path: Path) -> Inventory:
 
     Raises:
         LabError: it contains no lab, or a variable is unknown, missing or not allowed; the hosts are named.
-            Or its state folder belongs to another lab.
+            Or its state folder belongs to another lab, or this system is not Linux.
     """
+    if sys.platform != "linux":
+        raise LabError(
+            f"the lab needs Linux; this system is '{sys.platform}'",
+            "record, explain, check and daskwire work on any system",
+        )
     inventory = Inventory(path)
     _refuse(inventory, _mistakes(inventory))
     refuse_foreign_state(inventory)

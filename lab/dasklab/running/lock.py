@@ -20,7 +20,6 @@ results any more, so the next command ends them and continues.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import sys
@@ -173,6 +172,8 @@ def _lock(file: Path) -> int | None:
     Raises:
         LabError: the file cannot be opened, for instance because another user's command has created it.
     """
+    import fcntl  # Windows has none, and prints the help of all commands
+
     while True:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import os
 import re
-import resource
 import signal
 import stat
 import sys
@@ -159,6 +158,8 @@ class Advisor:
 
     def __call__(self, start: int, stop: int, sparse: bool) -> None:
         """Announce that ``start`` to ``stop`` is read now: in order, or (``sparse``) only small parts."""
+        if not hasattr(mmap.mmap, "madvise"):  # Windows
+            return
         if sparse:
             self._advise(mmap.MADV_RANDOM, start, stop)
             return
@@ -179,5 +180,9 @@ class Advisor:
 
 
 def _major_faults() -> int:
-    """Count the page faults of this process that had to wait for the disk."""
+    """Count the page faults of this process that had to wait for the disk; 0 on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt

@@ -23,24 +23,26 @@ def without_credentials(text: str) -> str:
 
 
 def cpu_times(loop_thread: int) -> tuple[float, float, float]:
-    """Return the seconds for which this process's threads ran and waited for a CPU, and its loop waited."""
+    """Return the seconds for which this process's threads ran and waited for a CPU, and its loop waited.
+
+    The times of waiting are NaN where the system does not give them: only Linux does.
+    """
     ran = waited = loop_waited = 0.0
+    threads = 0
     for thread in Path("/proc/self/task").glob("*/schedstat"):
         try:
             on_cpu, in_queue, _ = map(int, thread.read_text().split())
         except (OSError, ValueError):  # a thread may end meanwhile
             continue
+        threads += 1
         ran, waited = ran + on_cpu / 1e9, waited + in_queue / 1e9
         if thread.parent.name == str(loop_thread):
             loop_waited = in_queue / 1e9
-    return ran or sum(os.times()[:2]), waited, loop_waited
+    return (ran, waited, loop_waited) if threads else (sum(os.times()[:2]), NAN, NAN)
 
 
 def resident_bytes() -> float:
-    try:
-        return float(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return NAN
+    return float(psutil.Process().memory_info().rss)
 
 
 def kernel_counters() -> dict[str, float]:

@@ -12,6 +12,7 @@ from dasklab.breakdown.causes import (
     CAUSES,
     COMPUTE,
     EXTERNAL,
+    EXTERNAL_OR_STARVED,
     GARBAGE,
     HOLDING,
     INTERPRETER,
@@ -59,11 +60,11 @@ def metric(name: str, value: float) -> Row:
 
 
 def cpu(cpu_s: float, waiting_s: float) -> list[Row]:
-    """Two samples of worker-1: so much CPU, and waiting, from 0 to 10."""
+    """Two samples of worker-1: so much CPU, and waiting, from 0 to 10. Every real process waits a little."""
     common = {"node": "worker-1", "loop_waiting_s": 0.0}
     return [
         common | {"time_s": 0.0, "cpu_s": 0.0, "waiting_s": 0.0},
-        common | {"time_s": 10.0, "cpu_s": cpu_s, "waiting_s": waiting_s},
+        common | {"time_s": 10.0, "cpu_s": cpu_s, "waiting_s": waiting_s + 1e-9},
     ]
 
 
@@ -81,6 +82,14 @@ CASES: dict[str, tuple[Run, dict[Cause, float]]] = {
     "a thread given back": (one_task({}, seceded_s=4.0), {NESTED: 5.0}),
     "garbage": (one_task({"pauses": [{"node": "worker-1", "start_s": 8.0, "stop_s": 9.5}]}), {GARBAGE: 1.0}),
     "something outside": (one_task({"metrics": IDLE, "cpu": cpu(2.5, 0.0)}), {EXTERNAL: 6.0}),
+    "a CPU or something outside: the system does not say": (
+        one_task({"metrics": IDLE, "cpu": cpu(2.5, float("nan"))}),
+        {EXTERNAL_OR_STARVED: 6.0},
+    ),
+    "a CPU or something outside: an earlier recorder stored 0": (
+        one_task({"metrics": IDLE, "cpu": cpu(2.5, -1e-9)}),
+        {EXTERNAL_OR_STARVED: 6.0},
+    ),
     "a CPU": (one_task({"metrics": IDLE, "cpu": cpu(2.5, 7.5)}), {STARVED: 6.0}),
     "a CPU, of which only the whole run is known": (
         one_task({"metrics": [*IDLE, *of_process(2.5, 15.0)]}),
