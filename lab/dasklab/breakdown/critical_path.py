@@ -198,8 +198,8 @@ def _handled_before(run: Run, time: Floats) -> tuple[Codes, Floats]:
     """
     order = run.tasks.handled_order
     position = np.searchsorted(run.tasks.handled[order], time, side="right") - 1
-    task = np.where(position >= 0, order[np.maximum(position, 0)], NONE)
-    return task, np.where(task != NONE, run.tasks.handled[task], -np.inf)
+    task = np.append(order, NONE)[position]  # NONE is the last position, of what stands for no task
+    return task, np.append(run.tasks.handled, -np.inf)[task]
 
 
 def _latest(times: Floats, bound: Floats) -> Floats:

@@ -148,6 +148,12 @@ def _explain_record(directory: Path) -> Explained:
     clocks = clocks_by_messages(frames)
     aligned = align(frames, clocks)
     (run,) = build_runs(aligned)
+    if not run.threads:
+        raise LabError(f"{directory}: it shows no worker", "nothing can be explained; record the work again")
+    if run.graphs and not len(run.tasks.key) and aligned["actor_calls"].empty:
+        raise LabError(
+            f"{directory}: none of its tasks had ended when the recording did", "record for longer"
+        )
     computations = operations(run, complete_graphs(aligned["graphs"]), aligned["introduced"])
     whole = cut(run, *total(computations, aligned["actor_calls"], run))
     explained = _explained(directory, frames, clocks, [whole])

@@ -36,6 +36,12 @@ def frames(content: bytes) -> Iterator[tuple[str, bytes]]:
         yield process, content[end + 1 : position]
 
 
+def is_cut(content: bytes) -> bool:
+    """Return whether the last frame is not whole."""
+    whole_bytes = sum(len(json.dumps([name, len(chunk)])) + 1 + len(chunk) for name, chunk in frames(content))
+    return whole_bytes < len(content)
+
+
 def describe(chunk: bytes) -> tuple[str, int]:
     """Return the table and the number of rows of a chunk."""
     table, columns = zlib.decompressobj().decompress(chunk, 100).split(b"\n", 1)

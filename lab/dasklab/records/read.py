@@ -18,7 +18,7 @@ from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model.files import CaptureRecords, CaptureReport, Records, Timings
 from dasklab.notices import warn
-from dasklab.records import assemble, chunks
+from dasklab.records import assemble, chunk_file, chunks
 from dasklab.records.document import RECORD, Record
 from dasklab.records.preloaded import other_form, tables
 from dasklab.records.recorder.layout import FORM
@@ -71,15 +71,18 @@ def is_record(folder: Path) -> bool:
 
 
 def read_document(folder: Path) -> Record:
-    """Return what a cluster's record says of itself.
+    """Return what a cluster's record says of itself. It is not complete if the file of its rows is cut.
 
     Raises:
         LabError: the file is damaged.
     """
     try:
-        return Record.model_validate_json((folder / Record.FILE).read_bytes())
+        about = Record.model_validate_json((folder / Record.FILE).read_bytes())
     except ValueError as error:
         raise LabError(f"{folder / Record.FILE}: damaged: {str(error).splitlines()[0]}") from error
+    file = folder / RECORD
+    is_cut = file.exists() and chunk_file.is_cut(file.read_bytes())
+    return about.model_copy(update={"complete": False}) if is_cut else about
 
 
 def _record(folder: Path) -> Frames:
