@@ -36,6 +36,15 @@ class CommandLineError(CommandError):
     exit_code = click.UsageError.exit_code
 
 
+class StoppedError(CommandError):
+    """The user stopped the command with Ctrl-C."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("stopped\n  give the same command again to continue")
+
+
 def colour() -> bool | None:
     """Return False if the environment forbids colours (no-color.org), else None: click decides."""
     return False if os.environ.get("NO_COLOR") else None
@@ -45,7 +54,7 @@ def colour() -> bool | None:
 def one_line_errors(*expected: type[Exception]) -> Iterator[None]:
     """Show usage errors, failed file operations and ``expected`` exceptions as one line, without a traceback.
 
-    The exit status is 2 if the command line cannot be parsed, else 1.
+    The exit status is 2 if the command line cannot be parsed, 130 after Ctrl-C, else 1.
     """
     try:
         yield
@@ -56,6 +65,8 @@ def one_line_errors(*expected: type[Exception]) -> Iterator[None]:
         raise CommandLineError(f"{error.format_message()}{help_command}") from None
     except expected as error:
         raise CommandError(str(error)) from None
+    except KeyboardInterrupt:
+        raise StoppedError from None
     except BrokenPipeError:  # the reader of our output is gone; click exits without a message
         raise
     except OSError as error:

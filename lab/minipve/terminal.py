@@ -30,6 +30,15 @@ class Misuse(Failure):
     exit_code = click.UsageError.exit_code
 
 
+class Stopped(Failure):
+    """The user stopped the command with Ctrl-C."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("stopped\n  give the same command again to continue")
+
+
 @contextmanager
 def one_line() -> Iterator[None]:
     """Report errors that a user can fix as one line, without a traceback."""
@@ -42,6 +51,8 @@ def one_line() -> Iterator[None]:
         raise Misuse(f"{error.format_message()}{command}") from None
     except (UserError, MachineError) as error:
         raise Failure(str(error)) from None
+    except KeyboardInterrupt:
+        raise Stopped from None
     except BrokenPipeError:  # the reader of our output has ended; click exits quietly
         raise
     except OSError as error:

@@ -146,6 +146,16 @@ def test_killed_driver_leaves_the_lab_locked_until_its_playbook_ends(lab: Sleepi
     assert not file.exists()
 
 
+def test_second_ctrl_c_leaves_no_playbook_behind(lab: SleepingLab) -> None:
+    driver = lab.start_driver()
+    lab.await_tasks()
+    driver.send_signal(signal.SIGINT)
+    time.sleep(0.1)  # the first one is being handled
+    driver.send_signal(signal.SIGINT)
+    driver.wait(60)
+    until(lambda: lab.processes() == [])
+
+
 def test_command_is_refused_while_a_playbook_changes_the_lab(lab: SleepingLab) -> None:
     by_hand = lab.start_playbook(lab.book)
     lab.await_tasks()

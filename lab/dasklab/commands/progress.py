@@ -145,8 +145,10 @@ def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_
     with Progress(*columns, console=screen, transient=True) as progress:
         try:
             driver.execute(run, lab, TrialDisplay(run, progress), wait)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             lab_state = "" if run.setup.simulated else " The lab has been reset."
+            if isinstance(stop, driver.ResetStoppedError):
+                lab_state = " The lab was not reset: links may be impaired until the next trial."
             screen.print(
                 f"Stopped.{lab_state} To continue: dasklab run {quote(str(run.directory))}",
                 markup=False,

@@ -34,6 +34,10 @@ from dasklab.running.trials import estimate_s, plan
 REPEATS = 2  # of a trial that other users of the node disturbed
 
 
+class ResetStoppedError(KeyboardInterrupt):
+    """The user pressed Ctrl-C again while the lab was being reset."""
+
+
 class TrialRunner(Protocol):
     """A lab that can run trials."""
 
@@ -174,7 +178,10 @@ def execute(
             for trial in _disturbed(run, pending):
                 _measure(run, trial, lab, watch, wait)
     except KeyboardInterrupt:
-        lab.reset()
+        try:
+            lab.reset()
+        except KeyboardInterrupt:
+            raise ResetStoppedError from None
         raise
     table.write(run.directory)
     if any(trial.nics != run.setup.nics and not trial.unsupported for trial in pending):

@@ -111,10 +111,11 @@ def _wait(process: subprocess.Popen[bytes], watchdog: Watchdog) -> str | None:
 def _end(process: subprocess.Popen[bytes], patience_s: float = 10) -> None:
     """End Ansible, which ends its workers and their commands on the controller.
 
-    Only Ansible itself gets the signal: a worker that is just being forked would print a traceback.
+    Only Ansible itself gets the signal: a worker that is just being forked would print a traceback. After a
+    second Ctrl-C it is no longer waited for.
     """
     process.terminate()
-    with suppress(subprocess.TimeoutExpired):
+    with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
         process.wait(patience_s)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -40,6 +40,12 @@ class UserError(click.ClickException):
         write_line(f"daskwire: {self.message}", err=True)
 
 
+class StoppedError(UserError):
+    """The user stopped the command with Ctrl-C."""
+
+    exit_code = 130
+
+
 class Commands(click.Group):
     """``daskwire FILE`` means ``daskwire summary FILE``. Every error is one line."""
 
@@ -59,6 +65,8 @@ class Commands(click.Group):
             raise UserError(error.format_message()) from None
         except WireError as error:
             raise UserError(str(error)) from None
+        except KeyboardInterrupt:
+            raise StoppedError("stopped") from None
 
 
 @click.group(cls=Commands, no_args_is_help=True)

@@ -219,6 +219,19 @@ def test_ctrl_c_resets_the_lab(tmp_path: Path, sweep: experiment.Experiment) -> 
     assert lab.resets == 1 and len(run.pending()) == 8
 
 
+def test_second_ctrl_c_while_the_lab_is_reset_is_reported(
+    tmp_path: Path, sweep: experiment.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    lab = FakeLab(spoil=interrupt)
+    monkeypatch.setattr(lab, "reset", interrupt)
+    run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    with pytest.raises(driver.ResetStoppedError):
+        driver.execute(run, lab, lambda trial, state: None)
+
+
 def test_resume_refuses_another_plan(tmp_path: Path, sweep: experiment.Experiment) -> None:
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     path = run.directory / "experiment.json"
