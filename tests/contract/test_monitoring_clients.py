@@ -62,7 +62,6 @@ def test_monitor_is_read_only(ours: Endpoint, vmid: int) -> None:
         ("/cluster/backup", []),
         ("/cluster/replication", []),
         ("/cluster/ha/resources", []),
-        ("/cluster/ha/groups", []),
         ("/cluster/ha/rules", []),
         ("/nodes/pve/replication", []),
         (
@@ -74,6 +73,18 @@ def test_monitor_is_read_only(ours: Endpoint, vmid: int) -> None:
 )
 def test_lists_without_entries(ours: Endpoint, path: str, answer: Any) -> None:
     assert ours.root()(path.strip("/")).get() == answer
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/cluster/ha/groups", 500, "ha groups have been migrated to rules"),
+        ("/nodes/pve/storage/nosuch/status", 400, "No such storage."),
+    ],
+)
+def test_reads_that_a_node_refuses_are_refused(ours: Endpoint, path: str, status: int, words: str) -> None:
+    error = refused(ours.root()(path.strip("/")).get)
+    assert error.status_code == status and words in f"{error.content} {error.errors}"
 
 
 def test_every_vm_is_listed_as_not_backed_up(ours: Endpoint, vmid: int) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from minipve.api import route
+from minipve.errors import ApiError
 from minipve.node import Call
 
 
 @route("GET", "/cluster/backup")
-@route("GET", "/cluster/ha/groups")
 @route("GET", "/cluster/ha/resources")
 @route("GET", "/cluster/ha/rules")
 @route("GET", "/cluster/replication")
@@ -23,6 +23,12 @@ from minipve.node import Call
 @route("GET", "/nodes/{node}/replication")
 def nothing(call: Call) -> list[dict[str, Any]]:
     return []
+
+
+@route("GET", "/cluster/ha/groups")
+def ha_groups(call: Call) -> list[dict[str, Any]]:
+    """Refuse, as a node does since Proxmox VE 9 has rules instead."""
+    raise ApiError("cannot index groups: ha groups have been migrated to rules")
 
 
 @route("GET", "/cluster/backup-info/not-backed-up")

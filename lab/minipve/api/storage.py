@@ -61,7 +61,8 @@ def index(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/nodes/{node}/storage/{storage}/status")
 def status(call: Call) -> dict[str, Any]:
     """Return the usage of a storage."""
-    storage.check_exists(call["storage"])
+    if call["storage"] != storage.NAME:
+        raise parameter_error(storage="No such storage.")
     row = summary.storage_row(call.node)
     return {key: value for key, value in row.items() if key not in ("storage", "used_fraction")}
 
