@@ -366,6 +366,7 @@ def test_a_record_is_complete_when_the_recorder_has_detached(client: Client, tmp
     about = Record.model_validate_json((tmp_path / "run" / Record.FILE).read_text())
     assert about.complete is True
     assert about.complete_until and about.start < about.complete_until <= about.stop
+    assert about.chunks_bytes == (tmp_path / "run" / RECORD).stat().st_size
 
 
 def test_the_completeness_of_an_older_record_is_unknown() -> None:

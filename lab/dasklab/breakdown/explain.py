@@ -27,6 +27,7 @@ from dasklab.breakdown.clocks import Clock
 from dasklab.breakdown.columns import complete_graphs
 from dasklab.breakdown.cut import cut
 from dasklab.breakdown.facts import Facts, facts
+from dasklab.breakdown.gap import gap
 from dasklab.breakdown.operations import Operation, operations, total
 from dasklab.breakdown.packets import with_packets
 from dasklab.breakdown.run import CLIENT, SCHEDULER, Run
@@ -38,6 +39,7 @@ from dasklab.model.impairments import sides
 from dasklab.model.trial import Trial
 from dasklab.model.variants import Layout
 from dasklab.notices import warn
+from dasklab.records.document import Record
 from dasklab.results.storage import recording, store
 from dasklab.results.storage.recording import Recording
 
@@ -52,7 +54,7 @@ class Explained:
         recorded_bandwidths: the table ``bandwidths``.
         operations: the computations of a record of a cluster; none of a trial, which has runs.
         facts: what the record knows beside times.
-        complete: whether the record was ended as it should be; None if it does not say so, or of a trial.
+        document: what the record says of itself; None of a trial.
     """
 
     directory: Path
@@ -63,7 +65,7 @@ class Explained:
     recorded_bandwidths: pd.DataFrame
     operations: Sequence[Operation] = ()
     facts: Facts = field(default_factory=Facts)
-    complete: bool | None = None
+    document: Record | None = None
 
     @cached_property
     def timed(self) -> list[Run]:
@@ -72,12 +74,8 @@ class Explained:
 
     @property
     def gap(self) -> str:
-        """Say that a record is cut off, or may be; empty for a whole one and for a trial."""
-        if self.complete is False:
-            return "This record was cut off before its block ended. Only the part that was kept is explained."
-        if self.complete is None and records.is_record(self.directory):
-            return "It is unknown whether this record is complete: an earlier version of dasklab wrote it."
-        return ""
+        """Say what a record lacks; empty for a whole one and for a trial."""
+        return gap(self.document) if self.document else ""
 
     @property
     def median_run(self) -> Run:
@@ -157,7 +155,7 @@ def _explain_record(directory: Path) -> Explained:
     computations = operations(run, complete_graphs(aligned["graphs"]), aligned["introduced"])
     whole = cut(run, *total(computations, aligned["actor_calls"], run))
     explained = _explained(directory, frames, clocks, [whole])
-    return replace(explained, operations=computations, complete=records.read_document(directory).complete)
+    return replace(explained, operations=computations, document=records.read_document(directory))
 
 
 def _explained(directory: Path, frames: Frames, clocks: dict[str, Clock], runs: list[Run]) -> Explained:

@@ -114,11 +114,11 @@ def _returned(run: Run, begin: float, handled: float) -> float:
 def total(operations: Sequence[Operation], actor_calls: pd.DataFrame, run: Run) -> tuple[float, float]:
     """Return when the first operation, scatter or call of an actor began, and the last ended.
 
-    All of the run without any.
+    All of the run if there is none, or if they end where they begin, as in a record that was cut off.
     """
     scattered = zip(*(times.tolist() for times in run.calls.of_kind("scatter")), strict=True)
     acted = zip(actor_calls.start_s.tolist(), actor_calls.stop_s.tolist(), strict=True)
     spans = [*((operation.start, operation.stop) for operation in operations), *scattered, *acted]
-    if not spans:
-        return run.start, run.stop
-    return min(start for start, _ in spans), max(stop for _, stop in spans)
+    start = min((start for start, _ in spans), default=run.start)
+    stop = max((stop for _, stop in spans), default=run.start)
+    return (start, stop) if stop > start else (run.start, run.stop)

@@ -69,14 +69,11 @@ def explain(
     if operation is not None:
         trial = trial.only(operation)
     if second is not None:
-        other = explain.explain(second, captured)
-        _print_difference(trial.summary, other.summary, second.name, as_json)
-        if not as_json:
-            _draw(other, trial)
+        _print_trials(trial, explain.explain(second, captured), as_json)
         return
     if trial.gap and not as_json:
         click.echo(f"{trial.gap}\n")
-    _print_summary(trial.summary, first.name, as_json, trial.advice)
+    _print_summary(trial.summary, first.name, as_json, trial.advice, _completeness(trial))
     _print_operations(trial, as_json)
     if not as_json:
         _print_details(trial)
@@ -85,6 +82,28 @@ def explain(
         _write_trace(trial, trace)
     if profile:
         _write_profile(trial, profile)
+
+
+def _print_trials(old: Explained, new: Explained, as_json: bool) -> None:
+    """Print what the second of two trials, or records, spends more than the first."""
+    for trial in (old, new):
+        if trial.gap and not as_json:
+            click.echo(f"{trial.directory.name}: {trial.gap}")
+    completeness = {"before": _completeness(old), "after": _completeness(new)}
+    is_record = all(completeness.values())
+    _print_difference(
+        old.summary, new.summary, new.directory.name, as_json, completeness if is_record else {}
+    )
+    if not as_json:
+        _draw(new, old)
+
+
+def _completeness(trial: Explained) -> dict[str, Any]:
+    """Return whether a record is complete, and until when, for JSON; nothing of a trial."""
+    document = trial.document
+    if document is None:
+        return {}
+    return {"complete": document.complete, "complete_until": document.complete_until}
 
 
 def _explain_run(run: Path, captured: bool, as_json: bool) -> None:
@@ -105,12 +124,20 @@ def _explain_run(run: Path, captured: bool, as_json: bool) -> None:
         _print_growth(cells)
 
 
-def _print_summary(summary: Summary, name: str, as_json: bool, advice: Sequence[Advice] = ()) -> None:
+def _print_summary(
+    summary: Summary,
+    name: str,
+    as_json: bool,
+    advice: Sequence[Advice] = (),
+    completeness: Mapping[str, Any] = {},
+) -> None:
     from dasklab.breakdown import wording
 
     if as_json:
         replayed = asdict(summary.replayed) if summary.replayed else {}
-        _print_json(summary, name, replayed | {"advice": [piece.fields() for piece in advice]})
+        _print_json(
+            summary, name, {**completeness, **replayed, "advice": [piece.fields() for piece in advice]}
+        )
         return
     click.echo(f"{name}: {wording.paragraph(summary)}\n")
     for piece in advice:
@@ -130,13 +157,15 @@ def _print_operations(record: Explained, as_json: bool) -> None:
         print_table(wording.OPERATION_HEAD, wording.operation_rows(record))
 
 
-def _print_difference(old: Summary, new: Summary, name: str, as_json: bool) -> None:
+def _print_difference(
+    old: Summary, new: Summary, name: str, as_json: bool, completeness: Mapping[str, Any] = {}
+) -> None:
     from dasklab.breakdown import wording
     from dasklab.breakdown.summary import Difference
 
     change = Difference(old, new)
     if as_json:
-        _print_json(change, name)
+        _print_json(change, name, completeness)
         return
     click.echo(f"\n{name}: {wording.difference(change)}\n")
     print_table(wording.DIFFERENCE_HEAD, wording.difference_rows(change))
@@ -234,9 +263,10 @@ def _print_json(result: Summary | Difference, name: str, more: Mapping[str, Any]
 
     content = {
         "name": name,
+        **more,
         "makespan_s": result.makespan_s,
         "breakdown": rows(result.breakdown.items()),
         "critical_path": rows(result.path.items()),
         "bottlenecks": rows(((label, place), seconds) for label, place, seconds in result.ranked()),
     }
-    click.echo(json.dumps(content | dict(more)))
+    click.echo(json.dumps(content))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dasklab.records.read import Frames, is_record, load, read_document, recorded
+    from dasklab.records.document import read_document
+    from dasklab.records.read import Frames, is_record, load, recorded
 
 __all__ = ["Frames", "is_record", "load", "read_document", "recorded"]
 

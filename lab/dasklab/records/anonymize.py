@@ -12,7 +12,7 @@ from typing import Any
 from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.records import chunk_file
-from dasklab.records.document import RECORD, Record
+from dasklab.records.document import RECORD, Record, read_document
 from dasklab.records.recorder.layout import MISSING_US, Column, layout
 from dasklab.records.recorder.privacy import Privacy, hash_key
 from dasklab.records.recorder.settings import SETTINGS
@@ -29,14 +29,14 @@ def anonymize(record: Path, target: Path, hashed: bool, code: bool) -> None:
         OSError: ``target`` cannot be written.
     """
     try:
-        about = Record.model_validate_json((record / Record.FILE).read_bytes())
+        about = read_document(record)
         privacy = Privacy(hashed and about.keys != "hash", code and about.code is not False)
         frames = list(anonymous_frames((record / RECORD).read_bytes(), privacy))
     except (ValueError, LookupError, TypeError, zlib.error) as error:
         raise LabError(f"{record}: damaged: {str(error).splitlines()[0]}") from error
-    for process, chunk in frames:
-        chunk_file.append(target / RECORD, process, [chunk])
-    atomic.write_text(target / Record.FILE, anonymous_about(about, privacy).model_dump_json(indent=1) + "\n")
+    written = sum(chunk_file.append(target / RECORD, process, [chunk]) for process, chunk in frames)
+    about = anonymous_about(about, privacy).model_copy(update={"chunks_bytes": written})
+    atomic.write_text(target / Record.FILE, about.model_dump_json(indent=1) + "\n")
 
 
 def anonymous_about(about: Record, privacy: Privacy) -> Record:

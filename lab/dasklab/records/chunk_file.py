@@ -8,10 +8,12 @@ No pandas here: it takes more memory than a recorder may.
 
 from __future__ import annotations
 
+import io
 import json
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 SHORT_TABLES = ("about", "config", "interfaces", "bandwidths", "metrics")
 """Tables that are written beyond a limit, too: a few rows for each process, and the counters."""
@@ -26,20 +28,37 @@ def append(path: Path, process: str, chunks: Iterable[bytes]) -> int:
 
 
 def frames(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """Return the frames; the last one may be cut off."""
+    """Return the frames; the last one is left out if it was cut off.
+
+    Raises:
+        ValueError: this is no sequence of frames.
+    """
+    for process, start, stop in _spans(io.BytesIO(content)):
+        if stop <= len(content):
+            yield process, content[start:stop]
+
+
+def is_cut_off(path: Path) -> bool:
+    """Whether a record's file ends within a frame.
+
+    Raises:
+        ValueError: this is no sequence of frames.
+    """
+    with path.open("rb") as file:
+        last = max((stop for _, _, stop in _spans(file)), default=0)
+    return last != path.stat().st_size
+
+
+def _spans(file: BinaryIO) -> Iterator[tuple[str, int, int]]:
+    """Return for each frame the process, and where its chunk starts and stops; it may be beyond the end."""
     position = 0
-    while (end := content.find(b"\n", position)) >= 0:
-        process, length = json.loads(content[position:end])
-        position = end + 1 + length
-        if position > len(content):
-            return
-        yield process, content[end + 1 : position]
-
-
-def is_cut(content: bytes) -> bool:
-    """Return whether the last frame is not whole."""
-    whole_bytes = sum(len(json.dumps([name, len(chunk)])) + 1 + len(chunk) for name, chunk in frames(content))
-    return whole_bytes < len(content)
+    while (head := file.readline()).endswith(b"\n"):
+        process, length = json.loads(head)
+        if not isinstance(process, str) or not isinstance(length, int) or length < 0:
+            raise ValueError(f"no frame begins at byte {position}")
+        start = position + len(head)
+        position = file.seek(start + length)
+        yield process, start, position
 
 
 def describe(chunk: bytes) -> tuple[str, int]:

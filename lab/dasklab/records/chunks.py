@@ -32,7 +32,7 @@ def read(path: Path) -> dict[str, Tables]:
         for process, chunk in chunk_file.frames(path.read_bytes()):
             table, frame = unpack(chunk)
             parts[process][table].append(frame)
-    except (ValueError, LookupError, TypeError, zlib.error) as error:
+    except (ValueError, LookupError, TypeError, RecursionError, zlib.error) as error:
         raise LabError(f"{path}: damaged: {error}") from error
     return {
         process: {name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}

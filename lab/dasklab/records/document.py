@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+
+from dasklab.errors import LabError
+from dasklab.records import chunk_file
 
 RECORD = "record.chunks"  # what the processes recorded, beside this file
 
@@ -23,6 +27,7 @@ class Record(BaseModel):
             size that the user set.
         keys: ``plain``, or ``hash`` if hashes are stored instead of keys and names; empty if unknown.
         code: whether lines of code and paths are stored; None if unknown.
+        chunks_bytes: size of ``record.chunks`` when this was written; it only grows. None if unknown.
     """
 
     FILE: ClassVar[str] = "record.json"
@@ -38,3 +43,33 @@ class Record(BaseModel):
     beyond_limit: dict[str, int] = {}
     keys: str = ""
     code: bool | None = None
+    chunks_bytes: int | None = None
+
+
+def read_document(folder: Path) -> Record:
+    """Return what a cluster's record says of itself. A record whose chunks were cut off is not complete.
+
+    Raises:
+        LabError: one of the record's files is damaged or missing.
+    """
+    file, chunks = folder / Record.FILE, folder / RECORD
+    try:
+        record = Record.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        mistake = error.errors()[0]
+        where = "".join(f"{name}: " for name in mistake["loc"])
+        raise LabError(f"{file}: damaged: {where}{mistake['msg']}") from None
+    if not chunks.exists():
+        raise LabError(f"{chunks} is missing: {folder} holds no record without it")
+    if not _is_cut_off(chunks, record.chunks_bytes or 0):
+        return record
+    if record.complete:
+        raise LabError(f"{chunks}: damaged: its end is missing", "copy the record again, or record again")
+    return record.model_copy(update={"complete": False, "complete_until": None})
+
+
+def _is_cut_off(chunks: Path, known_bytes: int) -> bool:
+    try:
+        return chunks.stat().st_size < known_bytes or chunk_file.is_cut_off(chunks)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise LabError(f"{chunks}: damaged: {error}") from error

@@ -18,14 +18,15 @@ from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model.files import CaptureRecords, CaptureReport, Records, Timings
 from dasklab.notices import warn
-from dasklab.records import assemble, chunk_file, chunks
-from dasklab.records.document import RECORD, Record
+from dasklab.records import assemble, chunks
+from dasklab.records.document import RECORD, Record, read_document
 from dasklab.records.preloaded import other_form, tables
 from dasklab.records.recorder.layout import FORM
 from dasklab.records.schema import TABLES
 from dasklab.results.storage import cached, store
 
 Frames = dict[str, pd.DataFrame]
+NOT_AS_EXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of damaged rows
 
 
 def load(trial: str | Path, captured: bool = False) -> Frames:
@@ -70,28 +71,19 @@ def is_record(folder: Path) -> bool:
     return (folder / Record.FILE).exists()
 
 
-def read_document(folder: Path) -> Record:
-    """Return what a cluster's record says of itself. It is not complete if the file of its rows is cut.
-
-    Raises:
-        LabError: the file is damaged.
-    """
-    try:
-        about = Record.model_validate_json((folder / Record.FILE).read_bytes())
-    except ValueError as error:
-        raise LabError(f"{folder / Record.FILE}: damaged: {str(error).splitlines()[0]}") from error
-    file = folder / RECORD
-    is_cut = file.exists() and chunk_file.is_cut(file.read_bytes())
-    return about.model_copy(update={"complete": False}) if is_cut else about
-
-
 def _record(folder: Path) -> Frames:
     """Return the tables of a cluster's record."""
     about = read_document(folder)
     if about.form != FORM:
         raise LabError(f"{folder}: it was recorded by another version of dasklab (form {about.form})")
     processes = chunks.read(folder / RECORD)
-    return assemble.tables(processes, about.client, about.start, about.stop)
+    try:
+        return assemble.tables(processes, about.client, about.start, about.stop)
+    except NOT_AS_EXPECTED as error:
+        why = f"{type(error).__name__}: {error}"
+        raise LabError(
+            f"{folder / RECORD}: damaged: its tables are not of the expected form ({why})"
+        ) from error
 
 
 def _read(folder: Path) -> Frames:
@@ -140,7 +132,7 @@ def _unpack(trial: Path, kind: type[Records], folder: Path) -> None:
     try:
         other = other_form(unpacked)
         rows_of = {} if other else tables(unpacked, timings.samples)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except NOT_AS_EXPECTED as error:
         why = f"{type(error).__name__}: {error}"
         raise LabError(f"{source}: its records are not of the expected form ({why})") from error
     if other:

@@ -72,6 +72,7 @@ class Session:
         self.complete_until: float | None = None
         self.beyond_limit: Counter[str] = Counter()
         self._bytes_left = max_mb * 1e6
+        self._chunks_bytes = 0
         self._recording = self._writable = True  # until the cluster, or the folder, is gone
 
     @property
@@ -277,6 +278,7 @@ class Session:
             beyond_limit=self.beyond_limit,
             keys="plain",
             code=True,
+            chunks_bytes=self._chunks_bytes,
         )
         record = anonymous_about(record, self.privacy)
         atomic.write_text(self.folder / Record.FILE, record.model_dump_json(indent=1) + "\n")
@@ -303,7 +305,7 @@ class Session:
                 self._bytes_left -= len(chunk)
             else:
                 self.beyond_limit[table] += rows
-        chunk_file.append(self.folder / RECORD, process, kept)
+        self._chunks_bytes += chunk_file.append(self.folder / RECORD, process, kept)
         if self.beyond_limit:
             warn(f"{self.folder}: the record has reached its limit; what follows is counted and not written")
 
