@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 RUNS = 5
 FOLDER = "dasklab-baselines"
 SLOWER_PCT = 10.0
+UPDATE = "pytest --dasklab-update stores a new baseline"
 
 
 class UndecidedWarning(UserWarning):
@@ -92,9 +93,14 @@ class Checker:
     def _compare(self, records: Sequence[Path]) -> None:
         from dasklab.breakdown.check import Verdict, compare
         from dasklab.breakdown.explain import explain
+        from dasklab.errors import LabError
 
         old = sorted(path for path in self.baseline.iterdir() if path.is_dir())
-        result = compare([explain(path) for path in records], [explain(path) for path in old], self.limit_pct)
+        try:
+            before = [explain(path) for path in old]
+        except LabError as error:
+            pytest.fail(f"the baseline cannot be read: {error}; {UPDATE}", pytrace=False)
+        result = compare([explain(path) for path in records], before, self.limit_pct, UPDATE)
         if result.verdict is Verdict.SLOWER:
             pytest.fail(str(result), pytrace=False)
         if result.verdict is Verdict.CANNOT_DECIDE:

@@ -123,10 +123,18 @@ class ComparisonDocument(BaseModel, extra="forbid"):
 
 
 def compare(
-    new: Sequence[Explained], old: Sequence[Explained], limit_pct: float, allow_different_work: bool = False
+    new: Sequence[Explained],
+    old: Sequence[Explained],
+    limit_pct: float,
+    if_work_differs: str | None = "compare records of the same work",
 ) -> Comparison:
-    """Compare records of the same work, some new and some old; at least one of each."""
-    if reason := obstacle(new, old, allow_different_work):
+    """Compare records of the same work, some new and some old; at least one of each.
+
+    Args:
+        limit_pct: a larger change counts as slower.
+        if_work_differs: what to do about records of different work; None compares them all the same.
+    """
+    if reason := obstacle(new, old, if_work_differs):
         return Comparison(Verdict.CANNOT_DECIDE, Interval(math.nan), limit_pct, [], [], "", reason)
     new_s, old_s = ([record.summary.makespan_s for record in side] for side in (new, old))
     change = change_pct(new_s, old_s)

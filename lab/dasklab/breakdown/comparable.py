@@ -6,55 +6,82 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
+from pathlib import Path
 
+from dasklab import records
 from dasklab.breakdown.explain import Explained
+from dasklab.model.files import Records
 from dasklab.records.document import RECORD
+from dasklab.results.storage import store
 
 MAX_NAMED_KINDS = 3  # of tasks that differ
+BLOCK_BYTES = 1 << 20  # read at once
 
 
-def obstacle(new: Sequence[Explained], old: Sequence[Explained], allow_different_work: bool = False) -> str:
-    """Return why records must not be compared, and what to do; empty if they may be."""
-    different = "" if allow_different_work else _different_work([*new, *old])
-    return _cut(new, old) or _same(new, old) or different
+def obstacle(new: Sequence[Explained], old: Sequence[Explained], if_work_differs: str | None) -> str:
+    """Return why records must not be compared, and what to do; empty if they may be.
+
+    Args:
+        if_work_differs: what to do about different work; None compares it all the same.
+    """
+    every = [*new, *old]
+    return (
+        _cut(every)
+        or _same(every)
+        or ("" if if_work_differs is None else _other_work(every, if_work_differs))
+    )
 
 
-def _cut(new: Sequence[Explained], old: Sequence[Explained]) -> str:
-    for record in chain(new, old):
-        if record.complete is False:
+def _cut(compared: Sequence[Explained]) -> str:
+    for record in compared:
+        about = record.document
+        if about and about.complete is False and about.beyond_limit:
+            return f"{record.directory} reached its size limit; record that run again with a larger max_mb"
+        if about and about.complete is False:
             return f"{record.directory} was cut off; record that run again"
     return ""
 
 
-def _same(new: Sequence[Explained], old: Sequence[Explained]) -> str:
-    seen: dict[str, Explained] = {}
-    for record in chain(new, old):
-        file = record.directory / RECORD
-        if not file.exists():
-            continue
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        if digest in seen:
-            first, second = seen[digest].directory, record.directory
-            return f"{first} and {second} are the same record; give each record once"
-        seen[digest] = record
+def _same(compared: Sequence[Explained]) -> str:
+    seen: dict[bytes, Path] = {}
+    for record in compared:
+        content = _digest(record.directory)
+        if content in seen:
+            return f"{seen[content]} and {record.directory} are the same record; give each record once"
+        if content:
+            seen[content] = record.directory
     return ""
 
 
-def _different_work(records: Sequence[Explained]) -> str:
-    first, *others = records
+def _digest(directory: Path) -> bytes:
+    """Return the SHA-256 of what was recorded; empty if that is not in a file."""
+    file = directory / RECORD if records.is_record(directory) else store.file_of(Records, directory)
+    if not file.exists():
+        return b""
+    digest = hashlib.sha256()
+    with file.open("rb") as content:
+        while block := content.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.digest()
+
+
+def _other_work(compared: Sequence[Explained], remedy: str) -> str:
+    first, *others = compared
     for other in others:
         if difference := _difference(first, other):
-            return (
-                f"{first.directory} and {other.directory} hold different work ({difference}); "
-                "--allow-different-work compares them all the same"
-            )
+            return f"{first.directory} and {other.directory} hold different work ({difference}); {remedy}"
     return ""
 
 
 def _difference(first: Explained, second: Explained) -> str:
-    operations = [len(record.operations) for record in (first, second)]
-    if operations[0] != operations[1]:
-        return f"{operations[0]} and {operations[1]} operations"
+    """Return in what the work of two records differs.
+
+    Operations are counted by their graphs: whether two graphs belong to one operation depends on how fast
+    they follow each other, so slower work may have more operations.
+    """
+    graphs = [sum(len(run.graphs) for run in record.timed) for record in (first, second)]
+    if graphs[0] != graphs[1]:
+        return f"{graphs[0]} and {graphs[1]} graphs"
     one, two = _tasks(first), _tasks(second)
     kinds = [kind for kind in sorted(one | two) if one[kind] != two[kind]]
     return ", ".join(f"{kind}: {one[kind]} and {two[kind]} tasks" for kind in kinds[:MAX_NAMED_KINDS])

@@ -61,8 +61,9 @@ def check(
 
     try:
         records = [explain(path) for path in (*new, *old)]
-    except LabError as error:
+    except (LabError, OSError) as error:
         raise UnreadableRecordError(str(error)) from None
-    result = checking.compare(records[: len(new)], records[len(new) :], limit_pct, allow_different_work)
+    remedy = None if allow_different_work else "--allow-different-work compares them all the same"
+    result = checking.compare(records[: len(new)], records[len(new) :], limit_pct, remedy)
     click.echo(checking.ComparisonDocument.of(result).model_dump_json() if as_json else str(result))
     sys.exit(result.verdict.value)

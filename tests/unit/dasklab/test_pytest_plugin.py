@@ -22,7 +22,8 @@ def record(client, path):
     (path / "record.json").write_text(client)
     yield
 
-def compare(new, old, limit_pct, allow_different_work=False):
+def compare(new, old, limit_pct, if_work_differs):
+    assert "--dasklab-update" in if_work_differs
     verdict = Verdict[os.environ["VERDICT"]]
     change, lengths = Interval(30.0, 20.0, 40.0), ([1.0] * len(old), [1.0] * len(new))
     return Comparison(verdict, change, limit_pct, *lengths, "locks")
@@ -32,6 +33,11 @@ def without_a_cluster(monkeypatch):
     monkeypatch.setattr(dasklab, "record", record)
     monkeypatch.setattr("dasklab.breakdown.explain.explain", lambda path: path)
     monkeypatch.setattr(check, "compare", compare)
+"""
+DAMAGED = """
+def damaged(path):
+    from dasklab.errors import LabError
+    raise LabError(f"{path} is damaged")
 """
 PROGRAM = """
 def test_work(dasklab_check):
@@ -93,3 +99,13 @@ def test_the_verdict_is_the_outcome(
     result = run(program, monkeypatch, verdict, "--dasklab-slower", "15", *folder)
     result.assert_outcomes(**{outcome: 1}, warnings=int(verdict == "CANNOT_DECIDE"))
     result.stdout.fnmatch_lines(line)
+
+
+def test_damaged_baseline_fails_in_one_line(
+    program: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(program, monkeypatch, "NOT_SLOWER", "--dasklab-update")
+    program.makeconftest(CONFTEST.replace("lambda path: path", "damaged") + DAMAGED)
+    result = run(program, monkeypatch, "NOT_SLOWER")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines("the baseline cannot be read: *is damaged; pytest --dasklab-update stores*")

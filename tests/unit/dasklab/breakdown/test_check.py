@@ -14,13 +14,18 @@ from click.testing import CliRunner
 from dasklab.breakdown import check as checking
 from dasklab.breakdown.check import Comparison, ComparisonDocument, Verdict, change_pct, verdict
 from dasklab.breakdown.explain import Explained
+from dasklab.breakdown.operations import Operation
+from dasklab.breakdown.run import Graph
 from dasklab.cli import main
+from dasklab.errors import LabError
+from dasklab.records.document import Record
 from dasklab.results.statistics.interval import Interval
 from scipy import stats
 
 from tests.unit.dasklab.breakdown.timelines import make_run, task
 
 ROOT = Path(__file__).parents[4]
+CUT = Record(form=2, client="c", start=0.0, stop=1.0, lost={}, failures={}, complete=False)
 
 
 def record(length: float) -> Explained:
@@ -56,17 +61,22 @@ def test_single_records_and_noisy_records_decide_nothing() -> None:
 
 def stored(path: Path, content: str, **fields: object) -> Explained:
     path.mkdir()
+    (path / "record.json").touch()
     (path / "record.chunks").write_text(content)
     return replace(record(1.0), directory=path, **fields)
 
 
 def test_records_that_were_cut_off_decide_nothing(tmp_path: Path) -> None:
-    whole, cut = stored(tmp_path / "a", "a"), stored(tmp_path / "b", "b", complete=False)
+    whole, cut = stored(tmp_path / "a", "a"), stored(tmp_path / "b", "b", document=CUT)
     result = checking.compare([cut], [whole], 10)
     assert result.verdict is Verdict.CANNOT_DECIDE
     assert str(result) == f"cannot decide: {tmp_path / 'b'} was cut off; record that run again"
     document = ComparisonDocument.of(result)
     assert document.change_pct is None and document.obstacle == result.obstacle
+    full = replace(cut, document=CUT.model_copy(update={"beyond_limit": {"tasks": 1}}))
+    assert "reached its size limit; record that run again with a larger max_mb" in str(
+        checking.compare([whole], [full], 10)
+    )
 
 
 def test_the_same_record_given_twice_decides_nothing(tmp_path: Path) -> None:
@@ -74,6 +84,12 @@ def test_the_same_record_given_twice_decides_nothing(tmp_path: Path) -> None:
     assert f"{tmp_path / 'a'} and {tmp_path / 'c'} are the same record" in str(
         checking.compare(records[:2], records[2:], 10)
     )
+
+
+def test_the_same_trial_given_twice_decides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "records.json").write_text("{}")
+    trial = replace(record(1.0), directory=tmp_path)
+    assert "are the same record" in str(checking.compare([trial], [trial], 10))
 
 
 def test_different_work_is_compared_only_if_that_is_wanted() -> None:
@@ -84,7 +100,18 @@ def test_different_work_is_compared_only_if_that_is_wanted() -> None:
 
     new, old = [of_tasks(2), of_tasks(2)], [of_tasks(1), of_tasks(1)]
     assert "hold different work (spin: 2 and 1 tasks)" in str(checking.compare(new, old, 10))
-    assert checking.compare(new, old, 10, allow_different_work=True).verdict is Verdict.NOT_SLOWER
+    assert checking.compare(new, old, 10, if_work_differs=None).verdict is Verdict.NOT_SLOWER
+
+
+def test_slower_work_that_has_more_operations_for_that_is_the_same_work() -> None:
+    """Graphs that follow each other quickly are one operation, slowly they are several."""
+    (run,) = record(1.0).runs
+    sent = replace(run, graphs=[Graph(0.0, 0.0, 0.0, 1, 1, 0.0, 0.0, 0.0)] * 2)
+    old = replace(record(1.0), runs=[sent], operations=[Operation(1, "", ("", 0, ""), 0.0, 1.0, 2)])
+    new = replace(old, operations=[*old.operations, replace(old.operations[0], number=2)])
+    assert checking.compare([new, new], [old, old], 10).verdict is Verdict.NOT_SLOWER
+    other = replace(old, runs=[replace(sent, graphs=sent.graphs[:1])])
+    assert "hold different work (1 and 2 graphs)" in str(checking.compare([other], [old], 10))
 
 
 def test_so_many_records_as_are_said_would_decide() -> None:
@@ -134,7 +161,7 @@ def test_the_exit_status_is_the_verdict(
     monkeypatch.setattr(
         checking,
         "compare",
-        lambda new, old, limit, allow: Comparison(kind, interval, limit, [1.0], [1.0], "a cause"),
+        lambda new, old, limit, remedy: Comparison(kind, interval, limit, [1.0], [1.0], "a cause"),
     )
     folders = [str(tmp_path), "--against", str(tmp_path)]
     result = CliRunner().invoke(main, ["check", *folders, "--slower", "2.5%", "--json"])
@@ -155,3 +182,17 @@ def test_a_limit_that_is_no_percentage_is_refused(limit: str, why: str, tmp_path
 def test_a_record_that_cannot_be_read_is_not_called_slower(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["check", str(tmp_path), "--against", str(tmp_path)])
     assert result.exit_code == 3 and str(tmp_path) in result.output
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied", "record.json"), LabError("damaged")]
+)
+def test_no_failure_to_read_is_called_slower(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> Explained:
+        raise error
+
+    monkeypatch.setattr("dasklab.breakdown.explain.explain", fail)
+    result = CliRunner().invoke(main, ["check", str(tmp_path), "--against", str(tmp_path)])
+    assert result.exit_code == 3
