@@ -208,7 +208,8 @@ class TrialDisplay:
         measured = self._measured(directory) if state in ("ok", "invalid") else ""
         line = f" {trial.trial} ({duration(result.wall_s)}){measured}"
         screen.print(Text.assemble((f"{state:11}", COLOURS[state]), line))
-        reasons = [*result.reasons, *([lost_frames] if lost_frames else [])]
+        warnings = [f"warning: {warning}" for warning in result.warnings]
+        reasons = [*result.reasons, *warnings, *([lost_frames] if lost_frames else [])]
         for reason in ["as above"] if reasons and reasons == self._last_reasons else reasons:
             screen.print(Text(f"{INDENT}{reason}", "bold red" if reason == lost_frames else ""))
         self._last_reasons = reasons

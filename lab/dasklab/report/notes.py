@@ -1,4 +1,4 @@
-"""What a reader must know about a run: damaged trials, incomplete captures, how links were impaired."""
+"""What a reader must know about a run: suspicious and damaged trials, incomplete captures, impaired links."""
 
 from __future__ import annotations
 
@@ -44,6 +44,13 @@ def damaged_trials(run: Path) -> Iterator[str]:
     for directory in store.having(run, Attempt, Result):
         if reason := damage(directory):
             yield f"{directory.name} was left out, its files are damaged: {reason}."
+
+
+def suspicious_trials(results: list[Result]) -> Iterator[str]:
+    """Yield a note for each warning about a trial that is in the statistics."""
+    for result in results:
+        if result.status == "ok":
+            yield from (f"Warning: {result.trial}: {warning}." for warning in result.warnings)
 
 
 def notes(trials: list[Path]) -> Iterator[str]:

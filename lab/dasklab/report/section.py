@@ -28,7 +28,7 @@ from dasklab.report import captures, figures, sentences
 from dasklab.report.captures.content import Content, TextTable
 from dasklab.report.first_screen import Bars, bars, certainty, further_answers, invalid_sentence
 from dasklab.report.levels import Words, cell_label, level_words
-from dasklab.report.notes import InvalidTrials, damaged_trials, invalid_trials, notes
+from dasklab.report.notes import InvalidTrials, damaged_trials, invalid_trials, notes, suspicious_trials
 from dasklab.report.provenance import Fact, provenance
 from dasklab.report.repeat import repeat_words
 from dasklab.report.time_parts import TimeTable, time_table
@@ -182,7 +182,8 @@ def section(
     of_study = _of_study(results, document, study)
     attempts = [store.need(Attempt, trial) for trial in trials]
     measuring_s, wall_s = sum(a.measuring_s for a in attempts), sum(a.wall_s for a in attempts)
-    invalid = invalid_trials([store.need(Result, trial) for trial in trials])
+    verdicts = [store.need(Result, trial) for trial in trials]
+    invalid = invalid_trials(verdicts)
     damaged, hosts, facts = list(damaged_trials(run)), _hosts(trials), identity.identity(run)
     certain, why = certainty(main, len(trials), simulated)
     sentence, in_capture = _sentences(results, captured, words)
@@ -222,7 +223,7 @@ def section(
         invalid=invalid,
         identity=facts,
         hosts=hosts.model_dump(exclude_none=True) if hosts else {},
-        notes=[*damaged, *notes(trials)],
+        notes=[*damaged, *suspicious_trials(verdicts), *notes(trials)],
         time_notes=_breakdown(summaries),
         share_pct=100 * measuring_s / wall_s if wall_s else 0,
         overhead_s=(wall_s - measuring_s) / max(1, len(trials)),

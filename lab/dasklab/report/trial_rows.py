@@ -34,6 +34,7 @@ class TrialRow:
         directory: its folder in the run.
         number: the start of its name: block and place in it.
         reasons: why it is not ok.
+        warnings: what is suspicious about it.
         page: the file of its page, from the report's folder.
     """
 
@@ -45,6 +46,7 @@ class TrialRow:
     null: bool
     status: str
     reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
     value: str
     requested: str
     configured: str
@@ -92,6 +94,7 @@ def _row(directory: Path, medians: Mapping[str, str], anchor: str, has_pages: bo
         null=trial.null,
         status=result.status,
         reasons=result.reasons,
+        warnings=result.warnings,
         value=medians.get(trial.trial, UNKNOWN),
         requested=_requested(trial),
         configured=_configured(configured) if configured else "not read back",

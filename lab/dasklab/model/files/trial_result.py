@@ -45,7 +45,10 @@ class Attempt(Document):
 
 
 class Result(Document):
-    """The verdict on one trial. Statistics are always computed from the samples, never stored."""
+    """The verdict on one trial. Statistics are always computed from the samples, never stored.
+
+    ``reasons`` are why it is not ok; ``warnings`` do not change that it counts.
+    """
 
     FILE: ClassVar[str] = "result.json"
 
@@ -56,3 +59,4 @@ class Result(Document):
     reasons: tuple[str, ...]
     wall_s: Amount
     measuring_s: Amount
+    warnings: tuple[str, ...] = ()

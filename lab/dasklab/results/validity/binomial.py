@@ -18,3 +18,12 @@ def excludes(hits: int, tries: int, share: float, confidence: float) -> bool:
 
     interval = binomtest(hits, tries).proportion_ci(confidence)
     return not interval.low <= share <= interval.high
+
+
+def exceeds(hits: int, tries: int, share: float, confidence: float) -> bool:
+    """Whether chance makes so many hits, or more, in less than ``1 - confidence`` of all cases."""
+    if hits <= share * tries:
+        return False
+    from scipy.stats import binomtest
+
+    return bool(binomtest(hits, tries, share, alternative="greater").pvalue < 1 - confidence)

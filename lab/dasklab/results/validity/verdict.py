@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from dasklab.errors import LabError
@@ -21,7 +22,16 @@ from dasklab.model.files import (
 from dasklab.model.trial import Trial
 from dasklab.notices import warn
 from dasklab.results.storage import store
-from dasklab.results.validity import cluster, configured, drops, faults, measured, node, pauses
+from dasklab.results.validity import (
+    cluster,
+    configured,
+    drops,
+    faults,
+    measured,
+    node,
+    pauses,
+    retransmissions,
+)
 from dasklab.results.validity.measured import Baseline
 
 Verdict = tuple[Status, list[str]]
@@ -48,7 +58,7 @@ def assess(run: Path) -> dict[str, Result]:
         documents = [document for d in bases if (document := store.read(Measured, d))]
         base = measured.baseline(trials[bases[0]], documents)
     verdicts = {d: failures[d] or _judge(d, trial, base, allowed) for d, trial in trials.items()}
-    results = [_write(d, trial, verdicts[d]) for d, trial in trials.items()]
+    results = [_write(d, trial, verdicts[d], _warnings(d, trial, allowed)) for d, trial in trials.items()]
     results += [
         result for d, reason in attempted.items() if reason and (result := _fail_unreadable(d, reason))
     ]
@@ -137,7 +147,16 @@ def _failure(directory: Path, trial: Trial, simulated: bool, seed: int) -> Verdi
     return None
 
 
-def _write(directory: Path, trial: Trial, verdict: Verdict) -> Result:
+def _warnings(directory: Path, trial: Trial, allowed: Tolerances) -> list[str]:
+    """Return what is suspicious in a trial but does not make it invalid."""
+    hosts = store.read(Hosts, directory)
+    if hosts is None:
+        return []
+    measured_links = store.read(Measured, directory) or Measured()
+    return list(retransmissions.warnings(trial, hosts, measured_links, allowed.loss_confidence))
+
+
+def _write(directory: Path, trial: Trial, verdict: Verdict, warnings: Sequence[str] = ()) -> Result:
     status, reasons = verdict
     attempt = store.need(Attempt, directory)
     result = Result(
@@ -146,6 +165,7 @@ def _write(directory: Path, trial: Trial, verdict: Verdict) -> Result:
         cell=trial.cell,
         status=status,
         reasons=tuple(reasons),
+        warnings=tuple(warnings) if status in ("ok", "invalid") else (),
         wall_s=attempt.wall_s,
         measuring_s=attempt.measuring_s,
     )

@@ -158,3 +158,11 @@ def test_a_rescheduled_task_comes_after_what_it_needs() -> None:
     rows = path(run)
     assert (1.6, 3.0, COMPUTE) in rows and (4.0, 6.0, COMPUTE) in rows
     assert LAG not in {cause for *_, cause in rows}
+
+
+def test_record_that_was_cut_off_where_an_operation_began_is_explained_as_a_whole() -> None:
+    begun = Operation(1, "", ("", 0, ""), 4.0, 4.0, 1)
+    assert total([begun], pd.DataFrame(columns=list(TABLES["actor_calls"])), make_run(stop=10.0)) == (
+        0.0,
+        10.0,
+    )

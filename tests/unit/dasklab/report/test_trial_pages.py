@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Callable
@@ -11,8 +12,10 @@ import pandas as pd
 import pytest
 from dasklab import report
 from dasklab.breakdown.explain import Explained
+from dasklab.model.files import Result
 from dasklab.report import downloads, trial_pages
 from dasklab.report.timeline import drawing
+from dasklab.results.storage import store
 from dasklab.running import driver
 
 from tests.unit.dasklab.breakdown.timelines import by_hand
@@ -49,6 +52,23 @@ def test_pages_of_trials_lead_from_one_to_the_next(measured: Measure, tmp_path: 
     # nothing was recorded inside Dask, so there is no timeline and no BokehJS
     assert not any("timeline-data" in text for text in pages.values())
     assert not (tmp_path / "report" / "trials" / drawing.SCRIPT).exists()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_warning_about_a_trial_is_on_each_page_that_shows_it(measured: Measure, tmp_path: Path) -> None:
+    run, text = measured(FakeLab()).directory, "1.00 % of the TCP segments <b>"
+    first = store.finished(run)[0]
+    result = store.need(Result, first)
+    store.write(first, result.model_copy(update={"warnings": (text,)}))
+    report.write([run], tmp_path)
+    shown = f"Warning: {html.escape(text)}"
+    page = (tmp_path / "report.html").read_text()
+    assert f'<p class="note">Warning: {result.trial}: {html.escape(text)}.</p>' in page
+    assert f"<td>ok<br><small>{shown}</small></td>" in page
+    assert (
+        sum("<strong>Valid.</strong>" in text and shown in text for text in pages_of(tmp_path).values()) == 1
+    )
+    assert f"Warning: {result.trial}: 1.00 % of the TCP segments" in (tmp_path / "report.md").read_text()
 
 
 def test_page_of_a_recorded_trial_has_a_timeline_and_its_downloads(tmp_path: Path) -> None:
