@@ -52,6 +52,11 @@ def test_experiments_are_listed(installed: Installed) -> None:
     assert "delay_worker" in installed.good(installed.folder, "dasklab", "run")
 
 
+def test_help_lists_all_commands(installed: Installed) -> None:
+    for program in ("dasklab", "daskwire"):
+        assert "Usage: " in installed.good(installed.folder, program, "--help")
+
+
 def test_stored_trial_is_explained(installed: Installed, trial: Path) -> None:
     assert "computing" in installed.good(installed.folder, "dasklab", "explain", str(trial))
 

@@ -6,6 +6,7 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,10 +14,12 @@ from dasklab.commands.options import inventory_option
 from dasklab.errors import LabError
 from dasklab.machines import local_host, presence
 from dasklab.machines.inventory import Inventory
-from dasklab.machines.preflight import Finding
 from dasklab.machines.variables import open_lab
 from dasklab.paths import cache, results
 from dasklab.terminal import counted
+
+if TYPE_CHECKING:
+    from dasklab.machines.preflight import Finding
 
 INDENT = " " * 6
 
@@ -54,6 +57,8 @@ def doctor(as_json: bool, inventory: Path) -> None:
 
 def _local_findings(checked: local_host.HostCheck | None, is_up: bool) -> Iterator[Finding]:
     """Yield what the check of this machine found, for a lab with a local endpoint."""
+    from dasklab.machines.preflight import Finding
+
     if checked is None:
         return
     fixes = {problem.text: problem.fix for problem in local_host.problems(checked)}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.inventory import Inventory
-from dasklab.machines.proxmox import Pve
 from dasklab.running.lock import is_inherited, lock_files, lock_lab
-from dasklab.running.lock_note import NoteLock, held
+
+if TYPE_CHECKING:
+    from dasklab.machines.lab_note import LabNote
 
 
 @contextmanager
@@ -28,8 +29,8 @@ def locked(lab: Inventory, *, reset: bool) -> Iterator[None]:
         LabError: another command is using the lab.
     """
     files = lock_files(lab.hosts(), lab.optional)
-    note = None if is_inherited(files) else _note(lab, files)
-    with lock_lab(files) as orphans_ended, held(note) if note else nullcontext() as abandoned:
+    note = _held_note(lab, files)
+    with lock_lab(files) as orphans_ended, note as abandoned:
         if orphans_ended:
             click.echo("Ended processes that a killed command had left running on this lab.", err=True)
         if abandoned:
@@ -41,12 +42,17 @@ def locked(lab: Inventory, *, reset: bool) -> Iterator[None]:
         yield
 
 
-def _note(lab: Inventory, files: Iterable[Path]) -> NoteLock | None:
-    """Return the note for a lab on a node; None for a local lab, whose state folder is the lock's place."""
+def _held_note(lab: Inventory, files: Iterable[Path]) -> AbstractContextManager[LabNote | None]:
+    """Return what holds a lab on a node by its note; nothing does so for a local lab, or a second time."""
     host = lab.hosts()[0]
-    if lab.has(host, "endpoint_start") or not lab.has(host, "proxmox"):
-        return None
+    is_local = lab.has(host, "endpoint_start") or not lab.has(host, "proxmox")
+    if is_local or is_inherited(files):
+        return nullcontext()
+    from dasklab.machines.endpoint import Endpoint
+    from dasklab.machines.proxmox import Pve
+    from dasklab.running.lock_note import NoteLock, held
+
     guests = [lab.value(name, "guest") for name in lab.hosts()]
     places = {(str(guest["node"]), int(guest["vmid"])) for guest in guests}
     pve = Pve(Endpoint.from_inventory(lab.value(host, "proxmox")))
-    return NoteLock(pve, str(lab.value(host, "lab_name")), places, files)
+    return held(NoteLock(pve, str(lab.value(host, "lab_name")), places, files))

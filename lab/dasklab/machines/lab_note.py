@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 _LINE = re.compile(
     r"\n?in use by (.+) until (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) \(([0-9a-f]+) at ([0-9a-f]+)\)\s*"
@@ -29,17 +29,17 @@ class LabNote:
     """Identifies the lock file that the command holds as well. Hexadecimal."""
 
     def __str__(self) -> str:
-        until = datetime.fromtimestamp(self.until, UTC).strftime(_TIME)
+        until = datetime.fromtimestamp(self.until, timezone.utc).strftime(_TIME)
         return f"in use by {self.owner} until {until} ({self.key} at {self.place})"
 
 
 def read(description: str) -> LabNote | None:
     """Return the note in a description."""
-    found = _LINE.search(description)
-    if not found:
+    line = _LINE.search(description)
+    if not line:
         return None
-    until = datetime.strptime(found[2], _TIME).replace(tzinfo=UTC).timestamp()
-    return LabNote(found[1], until, found[3], found[4])
+    until = datetime.strptime(line[2], _TIME).replace(tzinfo=timezone.utc).timestamp()
+    return LabNote(line[1], until, line[3], line[4])
 
 
 def without(description: str) -> str:

@@ -103,8 +103,10 @@ def test_every_command_and_option_has_help(words: tuple[str, ...]) -> None:
     assert [option.name for option in options if not (option.help or option.hidden)] == []
 
 
-# Help, and what a command line is most often used for, must not wait for pandas, matplotlib or Ansible.
-HEAVY = {"pandas", "scipy", "matplotlib", "distributed", "ansible", "numpy"}
+# Help, and what a command line is most often used for, must not wait for pandas, matplotlib or Ansible, and
+# must work without the packages of the extras.
+EXTRAS = {"requests", "requests_toolbelt", "proxmoxer", "aiohttp", "bokeh", "perfetto"}
+HEAVY = {"pandas", "scipy", "matplotlib", "distributed", "ansible", "numpy", *EXTRAS}
 QUICK = [["--help"], *([name, "--help"] for name in TOP_LEVEL if name not in FORWARDERS)]
 IMPORTED = f"""
 import sys, dasklab.cli
