@@ -22,7 +22,8 @@ from minipve.image import golden
     ],
 )
 def test_errors_are_one_line(words: list[str], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MINIPVE_REQUIREMENTS", raising=False)
+    monkeypatch.setenv("MINIPVE_REQUIREMENTS", "")  # the option sets it: this removes it afterwards
+    monkeypatch.delenv("MINIPVE_REQUIREMENTS")
     done = CliRunner().invoke(minipve, words)
     assert done.exit_code in (1, 2)
     assert done.stderr.splitlines()[0] == line
@@ -32,7 +33,8 @@ def test_unwritable_output_is_refused_before_the_build(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(golden, "build", lambda *_: pytest.fail("the image was built"))
-    monkeypatch.delenv("MINIPVE_REQUIREMENTS", raising=False)
+    monkeypatch.setenv("MINIPVE_REQUIREMENTS", "")  # the option sets it: this removes it afterwards
+    monkeypatch.delenv("MINIPVE_REQUIREMENTS")
     done = CliRunner().invoke(minipve, ["image", "--output", "/proc/nowhere/image.qcow2"])
     assert done.exit_code == 1
     assert done.stderr == "minipve: /proc/nowhere is not a directory\n"
