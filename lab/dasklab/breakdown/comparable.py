@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
@@ -13,9 +12,9 @@ from dasklab.breakdown.explain import Explained
 from dasklab.model.files import Records
 from dasklab.records.document import RECORD
 from dasklab.results.storage import store
+from dasklab.results.storage.pack import sha256
 
 MAX_NAMED_KINDS = 3  # of tasks that differ
-BLOCK_BYTES = 1 << 20  # read at once
 
 
 def obstacle(new: Sequence[Explained], old: Sequence[Explained], if_work_differs: str | None) -> str:
@@ -43,26 +42,24 @@ def _cut(compared: Sequence[Explained]) -> str:
 
 
 def _same(compared: Sequence[Explained]) -> str:
-    seen: dict[bytes, Path] = {}
+    directories: dict[str, Path] = {}
     for record in compared:
         content = _digest(record.directory)
-        if content in seen:
-            return f"{seen[content]} and {record.directory} are the same record; give each record once"
+        if content in directories:
+            first = directories[content]
+            return f"{first} and {record.directory} are the same record; give each record once"
         if content:
-            seen[content] = record.directory
+            directories[content] = record.directory
     return ""
 
 
-def _digest(directory: Path) -> bytes:
+def _digest(directory: Path) -> str:
     """Return the SHA-256 of what was recorded; empty if that is not in a file."""
     file = directory / RECORD if records.is_record(directory) else store.file_of(Records, directory)
     if not file.exists():
-        return b""
-    digest = hashlib.sha256()
+        return ""
     with file.open("rb") as content:
-        while block := content.read(BLOCK_BYTES):
-            digest.update(block)
-    return digest.digest()
+        return sha256(content)
 
 
 def _other_work(compared: Sequence[Explained], remedy: str) -> str:
@@ -82,9 +79,9 @@ def _difference(first: Explained, second: Explained) -> str:
     graphs = [sum(len(run.graphs) for run in record.timed) for record in (first, second)]
     if graphs[0] != graphs[1]:
         return f"{graphs[0]} and {graphs[1]} graphs"
-    one, two = _tasks(first), _tasks(second)
-    kinds = [kind for kind in sorted(one | two) if one[kind] != two[kind]]
-    return ", ".join(f"{kind}: {one[kind]} and {two[kind]} tasks" for kind in kinds[:MAX_NAMED_KINDS])
+    before, after = _tasks(first), _tasks(second)
+    kinds = [kind for kind in sorted(before | after) if before[kind] != after[kind]]
+    return ", ".join(f"{kind}: {before[kind]} and {after[kind]} tasks" for kind in kinds[:MAX_NAMED_KINDS])
 
 
 def _tasks(record: Explained) -> Counter[str]:

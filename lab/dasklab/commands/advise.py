@@ -75,7 +75,7 @@ def advise(
     directories = baseline(path)
     directory = directories[0]
     run, trial = confirming.measured_run(directory), store.need(Trial, directory)
-    require_trust((store.need(Trial, each).workload for each in directories), path, trusted=trusted)
+    require_trust((store.need(Trial, folder).workload for folder in directories), path, trusted=trusted)
     if confirm:
         _check_same_lab(run, inventory, directory)
     calibrations = calibrations_of(directories)

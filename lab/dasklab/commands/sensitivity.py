@@ -51,7 +51,7 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
     from dasklab.results.storage import cached, store
 
     directories = baseline(path)
-    require_trust((store.need(Trial, each).workload for each in directories), path, trusted=trusted)
+    require_trust((store.need(Trial, folder).workload for folder in directories), path, trusted=trusted)
     directory, calibrations = directories[0], calibrations_of(directories)
     trial = store.need(Trial, directory)
     number, total = count(1), seeds * len(changes(trial, calibrations))

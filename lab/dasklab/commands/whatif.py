@@ -76,7 +76,7 @@ def whatif(
 
     directories = baseline(path)
     trial, changes = store.need(Trial, directories[0]), parse(assignments)
-    require_trust((store.need(Trial, each).workload for each in directories), path, trusted=trusted)
+    require_trust((store.need(Trial, folder).workload for folder in directories), path, trusted=trusted)
     check(trial, changes)  # before the calibration, which takes long
     calibrations = calibrations_of(directories, file)
     changed = scenario(trial, calibrations[0], changes, seed=0)

@@ -51,7 +51,7 @@ def _tools() -> Iterator[Finding]:
 
 def _requirements(inventory: Inventory) -> Requirements:
     hosts = inventory.hosts("lab")
-    guests = [validate(Guest, inventory.value(host, "guest"), f"inventory: {host}") for host in hosts]
+    guests = _guests(inventory)
     proxmox = inventory.value(hosts[0], "proxmox")
     return Requirements(
         lab=inventory.value(hosts[0], "lab_name"),
@@ -64,33 +64,39 @@ def _requirements(inventory: Inventory) -> Requirements:
     )
 
 
+def _guests(inventory: Inventory) -> list[Guest]:
+    return [
+        validate(Guest, inventory.value(host, "guest"), f"inventory: {host}")
+        for host in inventory.hosts("lab")
+    ]
+
+
 def _images(inventory: Inventory, guests: Iterable[Guest]) -> dict[GuestKind, Image]:
     """Return the image of each kind of guest that the lab has, with the whole path of its file."""
     host, models = inventory.hosts("lab")[0], {"vm": Image, "container": Archive}
-    found = {
+    settings = {
         kind: images.resolved(inventory.optional(host, IMAGES[kind]), str(inventory.path))
         for kind in sorted({guest.kind for guest in guests})
     }
     return {
         kind: validate(models[kind], image, f"inventory: {IMAGES[kind]}")
-        for kind, image in found.items()
+        for kind, image in settings.items()
         if image
     }
 
 
 def _image_files(inventory: Inventory) -> Iterator[Finding]:
     """Check that the image files exist. A local endpoint builds its own."""
-    hosts = inventory.hosts("lab")
-    if inventory.has(hosts[0], "endpoint_image_build"):
+    if inventory.has(inventory.hosts("lab")[0], "endpoint_image_build"):
         return
-    guests = [validate(Guest, inventory.value(host, "guest"), f"inventory: {host}") for host in hosts]
-    found = _images(inventory, guests)
-    for kind, image in found.items():
+    guests = _guests(inventory)
+    image_of = _images(inventory, guests)
+    for kind, image in image_of.items():
         if error := images.missing_file(kind, image):
             yield Finding(error.message, False, (error.hint or "",))
         elif image.file:
             yield Finding(f"image file {image.file}", True)
-    if "container" not in found and any(guest.kind == "container" for guest in guests):
+    if "container" not in image_of and any(guest.kind == "container" for guest in guests):
         error = containers.no_image()
         yield Finding(error.message, False, (error.hint or "",))
 

@@ -81,8 +81,8 @@ def require(lab: Inventory, kinds: tuple[GuestKind, ...] | None = None) -> HostC
     """
     checked = check(lab, kinds)
     if checked and not checked.usable:
-        found = list(problems(checked))
-        texts = "; ".join(problem.text for problem in found)
-        fixes = dict.fromkeys(problem.fix for problem in found if problem.fix)
+        missing = list(problems(checked))
+        texts = "; ".join(problem.text for problem in missing)
+        fixes = dict.fromkeys(problem.fix for problem in missing if problem.fix)
         raise LabError(f"this lab cannot run here: {texts}", "; then: ".join(fixes) or None)
     return checked

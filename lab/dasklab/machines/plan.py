@@ -231,8 +231,8 @@ def _in_order(have: str, key: str, want: Value) -> str:
     if not net_keys([key]):
         return have
     order = [part.partition("=")[0] for part in str(want).split(",")]
-    known = {name: position for position, name in enumerate(order)}
+    positions = {name: position for position, name in enumerate(order)}
     first = dict.fromkeys(MODELS["vm"], 0)  # a virtual machine's model is the name of the first part
     return ",".join(
-        sorted(have.split(","), key=lambda part: (known | first).get(part.partition("=")[0], len(order)))
+        sorted(have.split(","), key=lambda part: (positions | first).get(part.partition("=")[0], len(order)))
     )

@@ -59,9 +59,9 @@ def require_trusted(workload: Workload) -> None:
 def head(source: str) -> str:
     """Return the first lines of a source, indented and safe to print."""
     lines = [line for line in source.splitlines() if line.strip()]
-    shown = [f"    {plain(line)[:MAX_LINE_CHARACTERS]}" for line in lines[:HEAD_LINES]]
+    head_lines = [f"    {plain(line)[:MAX_LINE_CHARACTERS]}" for line in lines[:HEAD_LINES]]
     more = len(lines) - HEAD_LINES
-    return "\n".join([*shown, f"    ... ({more} more)"] if more > 0 else shown)
+    return "\n".join([*head_lines, f"    ... ({more} more)"] if more > 0 else head_lines)
 
 
 def _is_trusted(source: str) -> bool:

@@ -12,7 +12,7 @@ __all__ = ["Frames", "is_record", "load", "read_document", "recorded"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the readers when they are needed: pandas takes 80 MB, and who only records does not need it."""
+    """Import the readers when they are needed: pandas takes 80 MB, and a recording does not need it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from dasklab.records import read

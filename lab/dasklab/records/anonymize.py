@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from array import array
 from collections.abc import Iterator
@@ -34,8 +33,8 @@ def anonymize(record: Path, target: Path, hashed: bool, code: bool) -> None:
         frames = list(anonymous_frames((record / RECORD).read_bytes(), privacy))
     except (ValueError, LookupError, TypeError, zlib.error) as error:
         raise LabError(f"{record}: damaged: {str(error).splitlines()[0]}") from error
-    written = sum(chunk_file.append(target / RECORD, process, [chunk]) for process, chunk in frames)
-    about = anonymous_about(about, privacy).model_copy(update={"chunks_bytes": written})
+    chunks_bytes = sum(chunk_file.append(target / RECORD, process, [chunk]) for process, chunk in frames)
+    about = anonymous_about(about, privacy).model_copy(update={"chunks_bytes": chunks_bytes})
     atomic.write_text(target / Record.FILE, about.model_dump_json(indent=1) + "\n")
 
 
@@ -57,9 +56,9 @@ def anonymous_frames(content: bytes, privacy: Privacy) -> Iterator[tuple[str, by
         table, columns, values = decode(process, chunk)
         settings = next((values[column.name] for column in columns if column.content == "setting"), None)
         if settings is not None:
-            known = [row for row, name in enumerate(settings) if name.replace("_", "-") in SETTINGS]
-            values = {name: [own[row] for row in known] for name, own in values.items()}
-            if not known:
+            rows = [row for row, name in enumerate(settings) if name.replace("_", "-") in SETTINGS]
+            values = {name: [own[row] for row in rows] for name, own in values.items()}
+            if not rows:
                 continue
         packed = pack_columns(columns, privacy.conceal(columns, values))
         yield process, zlib.compress(table.encode() + b"\n" + packed, 1)
@@ -67,14 +66,11 @@ def anonymous_frames(content: bytes, privacy: Privacy) -> Iterator[tuple[str, by
 
 def decode(process: str, chunk: bytes) -> tuple[str, list[Column], dict[str, list[Any]]]:
     """Return a chunk's name, columns and values. A column that the layout lacks has no content."""
-    name, about, body = zlib.decompress(chunk).split(b"\n", 2)
-    table = name.decode()
+    table, rows, stored_columns = chunk_file.open_chunk(chunk)
     contents = {column.name: column.content for column in layout(process).get(table, [])}
-    rows, heads = json.loads(about)
-    columns, values, position = [], {}, 0
-    for column, kind, more, length in heads:
-        stored = array(CODES[kind], body[position : position + length])
-        position += length
+    columns, values = [], {}
+    for column, kind, more, content in stored_columns:
+        stored = array(CODES[kind], content)
         columns.append(Column(column, kind, contents.get(column, "")))
         if kind == "t":
             own = [float("nan") if micros == MISSING_US else more + micros / 1e6 for micros in stored]

@@ -13,7 +13,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 SHORT_TABLES = ("about", "config", "interfaces", "bandwidths", "metrics")
 """Tables that are written beyond a limit, too: a few rows for each process, and the counters."""
@@ -59,6 +59,17 @@ def _spans(file: BinaryIO) -> Iterator[tuple[str, int, int]]:
         start = position + len(head)
         position = file.seek(start + length)
         yield process, start, position
+
+
+def open_chunk(chunk: bytes) -> tuple[str, int, list[tuple[str, str, Any, bytes]]]:
+    """Return a chunk's table, number of rows and columns: name, kind, what a reader must know, bytes."""
+    table, about, body = zlib.decompress(chunk).split(b"\n", 2)
+    rows, heads = json.loads(about)
+    columns, start = [], 0
+    for name, kind, more, length in heads:
+        columns.append((name, kind, more, body[start : start + length]))
+        start += length
+    return table.decode(), rows, columns
 
 
 def describe(chunk: bytes) -> tuple[str, int]:

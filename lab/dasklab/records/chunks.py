@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections import defaultdict
 from functools import cache
@@ -42,13 +41,10 @@ def read(path: Path) -> dict[str, Tables]:
 
 def unpack(chunk: bytes) -> tuple[str, pd.DataFrame]:
     """Return the table's name and the rows of a chunk."""
-    name, about, body = zlib.decompress(chunk).split(b"\n", 2)
-    rows, columns = json.loads(about)
-    position = 0
+    table, rows, columns = chunk_file.open_chunk(chunk)
     frame: dict[str, Any] = {}
-    for column, kind, more, length in columns:
-        values = np.frombuffer(body, KINDS[kind], rows, position)
-        position += length
+    for column, kind, more, content in columns:
+        values = np.frombuffer(content, KINDS[kind], rows)
         if kind == "t":
             frame[column] = np.where(values == MISSING_US, np.nan, more + values / 1e6)
         elif kind == "s":
@@ -56,7 +52,7 @@ def unpack(chunk: bytes) -> tuple[str, pd.DataFrame]:
             frame[column] = pd.Series(np.array(more, object)[values], dtype=object)
         else:
             frame[column] = values
-    return name.decode(), pd.DataFrame(frame)
+    return table, pd.DataFrame(frame)
 
 
 def complete(tables: Tables, process: str) -> Tables:

@@ -297,15 +297,15 @@ class Session:
 
     def _append(self, process: str, chunks: Iterable[bytes]) -> None:
         """Write chunks down; beyond the limit only count their rows, except those of short tables."""
-        kept = []
+        within_limit = []
         for chunk in chunks:
             table, rows = chunk_file.describe(chunk)
             if table in chunk_file.SHORT_TABLES or (not self.beyond_limit and len(chunk) <= self._bytes_left):
-                kept.append(chunk)
+                within_limit.append(chunk)
                 self._bytes_left -= len(chunk)
             else:
                 self.beyond_limit[table] += rows
-        self._chunks_bytes += chunk_file.append(self.folder / RECORD, process, kept)
+        self._chunks_bytes += chunk_file.append(self.folder / RECORD, process, within_limit)
         if self.beyond_limit:
             warn(f"{self.folder}: the record has reached its limit; what follows is counted and not written")
 

@@ -5,9 +5,9 @@ Theory of operation
 The note stands in the description of the lab's first guest. It is written with the digest of the
 configuration that was read before. Proxmox VE refuses a write if the configuration has changed meanwhile:
 one of two writers loses, reads again and finds the other's note. A note holds for ``LEASE_S`` and is renewed
-while the command works, also onto a guest that was made anew. Nobody renews the note of a killed command: it
-is taken over when its time is past, or at once by a command that holds the same lock file, because the
-file's lock proves that the owner is gone. Times are the node's, which each of its answers tells.
+while the command works, also on a guest that was created again. Nobody renews the note of a killed command:
+it is taken over when its time is past, or at once by a command that holds the same lock file, because the
+file's lock proves that the owner is gone. Times are the node's, taken from its answers.
 
 A lab without guests has no place for a note; then VMIDs decide, which the node gives only once.
 """
@@ -122,14 +122,14 @@ class NoteLock:
         """Return the lab's guests, by VMID."""
         lists = [(node, api) for node in sorted({node for node, _ in self._places}) for api in BY_API]
         answers = self._pve.map(lambda where: self._pve.api.nodes(where[0])(where[1]).get(), lists)
-        found = sorted(
+        guests = sorted(
             (int(row["vmid"]), f"/nodes/{node}/{api}/{row['vmid']}/config")
             for (node, api), rows in zip(lists, answers, strict=True)
             for row in rows
             if (node, int(row["vmid"])) in self._places
             and self._lab in re.split(r"[;, ]+", str(row.get("tags") or ""))
         )
-        paths = [path for _, path in found]
+        paths = [path for _, path in guests]
         configs = self._pve.map(self._config, paths)
         return [_Guest(path, config) for path, config in zip(paths, configs, strict=True) if config]
 
@@ -170,13 +170,13 @@ def held(lock: NoteLock) -> Iterator[LabNote | None]:
         LabInUseError: another command is using the lab.
         LabError: the endpoint refused a call.
     """
-    previous, ended = lock.take(), threading.Event()
-    renewer = threading.Thread(target=_renew, args=(lock, ended), daemon=True)
+    previous, stop = lock.take(), threading.Event()
+    renewer = threading.Thread(target=_renew, args=(lock, stop), daemon=True)
     renewer.start()
     try:
         yield previous
     finally:
-        ended.set()
+        stop.set()
         renewer.join()
         try:
             lock.release()
@@ -184,8 +184,8 @@ def held(lock: NoteLock) -> Iterator[LabNote | None]:
             print(f"the note that this lab is in use stays until its time is past: {error}", file=sys.stderr)
 
 
-def _renew(lock: NoteLock, ended: threading.Event) -> None:
-    while not ended.wait(RENEW_S):
+def _renew(lock: NoteLock, stop: threading.Event) -> None:
+    while not stop.wait(RENEW_S):
         try:
             lock.take()
         except LabInUseError as error:
@@ -193,7 +193,7 @@ def _renew(lock: NoteLock, ended: threading.Event) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             return
         except LabError:
-            continue  # the next renewal may succeed; what the command itself does will tell
+            continue  # the next renewal may succeed; if not, the command itself will fail
 
 
 def _place(lock_files: Iterable[Path]) -> str:

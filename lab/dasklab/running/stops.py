@@ -23,18 +23,18 @@ LATE_S = 0.5  # shorter pauses are common on a busy machine
 def watch_own_process() -> Iterator[list[Pause]]:
     """Yield a list that, at the end of the block, has all pauses of this process."""
     pauses: list[Pause] = []
-    ended = threading.Event()
-    thread = threading.Thread(target=_watch, args=(pauses, ended, _clocks()), daemon=True)
+    stop = threading.Event()
+    thread = threading.Thread(target=_watch, args=(pauses, stop, _clocks()), daemon=True)
     thread.start()
     try:
         yield pauses
     finally:
-        ended.set()
+        stop.set()
         thread.join()
 
 
-def _watch(pauses: list[Pause], ended: threading.Event, before: tuple[float, float, float]) -> None:
-    while not ended.wait(PULSE_S):
+def _watch(pauses: list[Pause], stop: threading.Event, before: tuple[float, float, float]) -> None:
+    while not stop.wait(PULSE_S):
         before = _note(pauses, before)
     _note(pauses, before)
 

@@ -88,8 +88,8 @@ def failure_cause(log_text: str, stderr: str) -> str:
     source (``lxc-start: 101: ../src/lxc/confile.c: set_config: 164``), which is left out.
     """
     logged = (line.rpartition(" - ")[2] for line in log_text.splitlines() if " ERROR " in line)
-    said = (_SOURCE_PLACE.sub("", line).strip() for line in stderr.splitlines())
-    return next(logged, "") or "; ".join(list(filter(None, said))[:2])
+    messages = (_SOURCE_PLACE.sub("", line).strip() for line in stderr.splitlines())
+    return next(logged, "") or "; ".join(list(filter(None, messages))[:2])
 
 
 def ask_to_shut_down(vmid: int, paths: Paths) -> None:

@@ -81,8 +81,8 @@ def hash_subject(subject: str) -> str:
 
 
 def hash_type(name: str) -> str:
-    known = hasattr(builtins, name) or name.partition(".")[0] in KNOWN_PACKAGES
-    return name if known else digest(name)
+    is_public = hasattr(builtins, name) or name.partition(".")[0] in KNOWN_PACKAGES
+    return name if is_public else digest(name)
 
 
 def hash_event(kind: str) -> str:
@@ -118,8 +118,8 @@ def known_detail(detail: str) -> str:
     """Keep what Dask itself says of an event, such as a worker's status; leave out texts and errors."""
     if not detail.startswith("{"):
         return detail if STIMULUS.fullmatch(detail) else ""
-    known = {name: value for name, value in json.loads(detail).items() if name in DETAILS}
-    return json.dumps({name: value for name, value in known.items() if _is_known(value)})
+    details = {name: value for name, value in json.loads(detail).items() if name in DETAILS}
+    return json.dumps({name: value for name, value in details.items() if _is_known(value)})
 
 
 def _is_known(value: Any) -> bool:

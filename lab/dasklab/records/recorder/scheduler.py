@@ -166,10 +166,10 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
             self.abandon()
 
     async def take(self, record: str, last: bool = False) -> dict[str, Any] | None:
-        taken = await super().take(record, last)
-        if taken is None:
+        records = await super().take(record, last)
+        if records is None:
             return None
-        reply = {"workers": list(self.server.workers)} | taken
+        reply = {"workers": list(self.server.workers)} | records
         if self.departed:
             reply["departed"] = self.departed.popleft()
             reply["more"] = reply["more"] or bool(self.departed)
@@ -228,7 +228,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         self.server.loop.add_callback(self.close_everywhere)
 
     async def end(self, record: str) -> dict[str, Any] | None:
-        """Detach from the whole cluster, for who records: a handler of the scheduler."""
+        """Detach from the whole cluster if this record is the owner's: a handler of the scheduler."""
         return await self.close_everywhere() if record == self.owner.record else None
 
     async def close_everywhere(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
     def setup(self, worker: Any) -> None:
         """Dask calls this when the plugin arrives at a worker, also at one that joins later.
 
-        An exception would keep a worker that joins from starting, so it is told to who visits.
+        An exception would keep a worker that joins from starting, so the next visit reports it instead.
         """
         self.undo = []
         try:

@@ -79,7 +79,7 @@ def unpack(file: Path) -> Path:
             members = archive.infolist()
             _check_size(members, file)
             inside = _folder([member.filename for member in members], file)
-            target = cached.place(PACKS, _sha256(stream))
+            target = cached.place(PACKS, sha256(stream))
             if not target.is_dir():
                 with atomic.filled(target) as draft:
                     archive.extractall(draft)
@@ -93,7 +93,8 @@ def is_unpacked(folder: Path) -> bool:
     return cached.folder(PACKS).resolve() in folder.resolve().parents
 
 
-def _sha256(stream: BinaryIO) -> str:
+def sha256(stream: BinaryIO) -> str:
+    """Return the SHA-256 of a file's whole content."""
     stream.seek(0)
     digest = hashlib.sha256()
     while block := stream.read(1 << 20):
@@ -109,16 +110,16 @@ def _check_size(members: list[zipfile.ZipInfo], file: Path) -> None:
     """
     unpacked = sum(member.file_size for member in members)
     packed = max(1, file.stat().st_size)
-    found = None
+    excess = None
     if len(members) > MAX_FILES:
-        found = f"{len(members):,} files; at most {MAX_FILES:,}"
+        excess = f"{len(members):,} files; at most {MAX_FILES:,}"
     elif unpacked > MAX_UNPACKED_BYTES:
-        found = f"{unpacked / 1e9:,.1f} GB; at most {MAX_UNPACKED_BYTES / 1e9:.1f} GB"
+        excess = f"{unpacked / 1e9:,.1f} GB; at most {MAX_UNPACKED_BYTES / 1e9:.1f} GB"
     elif unpacked > RATIO_APPLIES_BYTES and unpacked > MAX_RATIO * packed:
-        found = f"{unpacked // packed:,} times its size, {unpacked / 1e9:,.1f} GB; at most {MAX_RATIO} times"
-    if found:
+        excess = f"{unpacked // packed:,} times its size, {unpacked / 1e9:,.1f} GB; at most {MAX_RATIO} times"
+    if excess:
         raise LabError(
-            f"{file}: it would unpack to {found} are unpacked",
+            f"{file}: it would unpack to {excess} are unpacked",
             "if you trust it: unzip it, and name the folder",
         )
 
