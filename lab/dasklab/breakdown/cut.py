@@ -8,7 +8,7 @@ import numpy as np
 
 from dasklab.breakdown.evidence import Evidence
 from dasklab.breakdown.intervals import Codes, Mask
-from dasklab.breakdown.run import NONE, Calls, Delivered, Run
+from dasklab.breakdown.run import NONE, Calls, Delivered, Graph, Run
 
 
 def cut(run: Run, start: float, stop: float) -> Run:
@@ -48,10 +48,18 @@ def cut(run: Run, start: float, stop: float) -> Run:
         ),
         fetches=replace(fetches, **{name: column[moving] for name, column in vars(fetches).items()}),
         delivered=Delivered(fetch[run.delivered.fetch[delivered]], run.delivered.key[delivered]),
-        graphs=[graph for graph in run.graphs if graph.begin < stop and graph.received > start],
+        graphs=[graph for graph in run.graphs if _overlaps(graph, start, stop)],
         evidence=_evidence(run, inside, row),
         calls=Calls(kinds, run.calls.start[calls], run.calls.stop[calls]),
     )
+
+
+def _overlaps(graph: Graph, start: float, stop: float) -> bool:
+    """Return whether a graph was under way in a window.
+
+    The client's clock is known to some milliseconds only, so a graph may seem to arrive before it began.
+    """
+    return min(graph.begin, graph.received) < stop and max(graph.begin, graph.received) >= start
 
 
 def _evidence(run: Run, inside: Mask, row: Codes) -> Evidence:

@@ -166,3 +166,10 @@ def test_record_that_was_cut_off_where_an_operation_began_is_explained_as_a_whol
         0.0,
         10.0,
     )
+
+
+def test_a_graph_stays_when_the_clocks_say_that_it_arrived_before_it_began() -> None:
+    graphs = [graph(1, 1.0, received_s=0.998)]
+    late = make_run([computed("a", 1.6, 3.0)], threads={"worker-1": 1}, graphs=graphs)
+    assert len(cut(late, 1.0, 3.0).graphs) == 1
+    assert len(cut(late, 3.1, 4.0).graphs) == 0
