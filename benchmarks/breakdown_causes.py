@@ -26,9 +26,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dasklab.breakdown.causes import CPU, GIL, LATE, LINK, OUTSIDE, PLACEMENT, SCHEDULING, SLOW, Bottleneck
-from dasklab.breakdown.explain import explain
-from dasklab.breakdown.summary import Difference
+from dasklab.breakdown.answers.summary import Difference
+from dasklab.breakdown.model.causes import (
+    CPU,
+    GIL,
+    LATE,
+    LINK,
+    OUTSIDE,
+    PLACEMENT,
+    SCHEDULING,
+    SLOW,
+    Bottleneck,
+)
+from dasklab.breakdown.show.explain import explain
 from namespace_cluster import Cluster, cluster, keep
 
 SLOW_WORKER = """

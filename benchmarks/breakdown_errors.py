@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from dasklab.breakdown.explain import explain
+from dasklab.breakdown.show.explain import explain
 
 
 def clocks(trials: Iterable[Path]) -> None:

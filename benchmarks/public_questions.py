@@ -28,8 +28,8 @@ import dasklab
 import distributed
 import numpy as np
 from dask import delayed
-from dasklab.breakdown import pictures, wording
-from dasklab.breakdown.explain import Explained, explain
+from dasklab.breakdown.show import pictures, wording
+from dasklab.breakdown.show.explain import Explained, explain
 from distributed import Client, LocalCluster, wait
 
 MB = 1e6

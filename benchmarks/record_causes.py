@@ -29,8 +29,8 @@ import dasklab
 import distributed
 import numpy as np
 from dask import delayed
-from dasklab.breakdown.causes import Group, Kind
-from dasklab.breakdown.explain import explain
+from dasklab.breakdown.model.causes import Group, Kind
+from dasklab.breakdown.show.explain import explain
 from distributed import Client, Event, LocalCluster, Lock, Queue, Semaphore, get_client, wait, worker_client
 
 Act = Callable[[Client, LocalCluster, random.Random], None]

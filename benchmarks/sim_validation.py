@@ -36,8 +36,8 @@ from pathlib import Path
 from statistics import mean, median
 
 import numpy as np
-from dasklab.breakdown.causes import MESSAGE, WIRE
-from dasklab.breakdown.explain import explain
+from dasklab.breakdown.model.causes import MESSAGE, WIRE
+from dasklab.breakdown.show.explain import explain
 from dasklab.commands.options import SEEDS
 from dasklab.errors import LabError
 from dasklab.model.files import Campaign, Result, Timings

@@ -11,7 +11,7 @@ import importlib.metadata
 import sys
 from pathlib import Path
 
-from dasklab.breakdown.causes import CAUSES
+from dasklab.breakdown.model.causes import CAUSES
 from dasklab.model.metric import METRICS
 from dasklab.report.time_parts import PART_OF
 

@@ -42,7 +42,7 @@ def record(
     from dasklab.records.session import Session
 
     def explain(folder: Path) -> Any:
-        from dasklab.breakdown.notebook import explain_folder  # later: what it imports takes memory
+        from dasklab.breakdown.show.notebook import explain_folder  # later: what it imports takes memory
 
         return explain_folder(folder)
 

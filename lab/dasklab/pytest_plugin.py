@@ -91,8 +91,8 @@ class Checker:
         draft.rename(self.baseline)
 
     def _compare(self, records: Sequence[Path]) -> None:
-        from dasklab.breakdown.check import Verdict, compare
-        from dasklab.breakdown.explain import explain
+        from dasklab.breakdown.show.check import Verdict, compare
+        from dasklab.breakdown.show.explain import explain
         from dasklab.errors import LabError
 
         old = sorted(path for path in self.baseline.iterdir() if path.is_dir())

@@ -14,7 +14,7 @@ import dasklab
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from dasklab.breakdown.explain import explain
+from dasklab.breakdown.show.explain import explain
 from dasklab.cli import main
 from distributed import Client, Event, LocalCluster, Lock, wait
 

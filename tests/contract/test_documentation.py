@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
-from dasklab.breakdown.causes import CAUSES
+from dasklab.breakdown.model.causes import CAUSES
 from dasklab.model.metric import METRICS
 
 from tests.chromium import needs_chromium, started_chromium, violations

@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from dasklab import records
-from dasklab.breakdown.causes import COMPUTE
-from dasklab.breakdown.explain import Explained, explain
-from dasklab.breakdown.summary import Summary
+from dasklab.breakdown.answers.summary import Summary
+from dasklab.breakdown.model.causes import COMPUTE
+from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.model.files import Records, Timings

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from dasklab import records
-from dasklab.breakdown.explain import explain
+from dasklab.breakdown.show.explain import explain
 from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.records.document import RECORD, Record

@@ -13,7 +13,7 @@ import distributed
 import pytest
 from click.testing import CliRunner
 from dasklab import records
-from dasklab.breakdown.explain import explain
+from dasklab.breakdown.show.explain import explain
 from dasklab.cli import main
 from dasklab.records import anonymize, chunks
 from dasklab.records.document import RECORD, Record

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 from dasklab import records, wheels
-from dasklab.breakdown.causes import COMPUTE
-from dasklab.breakdown.explain import explain
+from dasklab.breakdown.model.causes import COMPUTE
+from dasklab.breakdown.show.explain import explain
 from dasklab.errors import LabError
 from dasklab.model.files import Records, Timings
 from dasklab.model.packages import OLDEST

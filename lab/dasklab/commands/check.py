@@ -56,8 +56,8 @@ def check(
     \b
     dasklab check new-1/ new-2/ new-3/ --against old-1/ --against old-2/ --slower 10%
     """
-    from dasklab.breakdown import check as checking
-    from dasklab.breakdown.explain import explain
+    from dasklab.breakdown.show import check as checking
+    from dasklab.breakdown.show.explain import explain
 
     try:
         records = [explain(path) for path in (*new, *old)]

@@ -19,9 +19,9 @@ from dasklab.terminal import print_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dasklab.breakdown.advice.rules import Advice
-    from dasklab.breakdown.explain import Explained
-    from dasklab.breakdown.summary import Difference, Summary
+    from dasklab.breakdown.answers.advice.rules import Advice
+    from dasklab.breakdown.answers.summary import Difference, Summary
+    from dasklab.breakdown.show.explain import Explained
 
 FOLDER = RunPath(file_okay=False)
 
@@ -56,13 +56,13 @@ def explain(
     A record can be compared and exported like a trial. RUN and RECORD may be packed: run.zip, and of a trial
     in it run.zip/1-01-baseline.
     """
-    from dasklab.breakdown import explain
+    from dasklab.breakdown.show import explain
 
     if explain.is_run(first):
         _explain_run(first, captured, as_json)
         return
     if trace:
-        from dasklab.breakdown.trace import writer
+        from dasklab.breakdown.show.trace import writer
 
         writer(trace)  # a missing package is reported before the work
     trial = explain.explain(first, captured)
@@ -108,7 +108,7 @@ def _completeness(trial: Explained) -> dict[str, Any]:
 
 def _explain_run(run: Path, captured: bool, as_json: bool) -> None:
     """Print the baseline's time breakdown, and what each other cell spends more."""
-    from dasklab.breakdown import explain
+    from dasklab.breakdown.show import explain
 
     cells = explain.cells(run, captured)
     if not cells:
@@ -131,7 +131,7 @@ def _print_summary(
     advice: Sequence[Advice] = (),
     completeness: Mapping[str, Any] = {},
 ) -> None:
-    from dasklab.breakdown import wording
+    from dasklab.breakdown.show import wording
 
     if as_json:
         replayed = asdict(summary.replayed) if summary.replayed else {}
@@ -147,7 +147,7 @@ def _print_summary(
 
 def _print_operations(record: Explained, as_json: bool) -> None:
     """Print the computations of a record, if it has several."""
-    from dasklab.breakdown import wording
+    from dasklab.breakdown.show import wording
 
     if as_json:
         for operation in record.operations:
@@ -160,8 +160,8 @@ def _print_operations(record: Explained, as_json: bool) -> None:
 def _print_difference(
     old: Summary, new: Summary, name: str, as_json: bool, completeness: Mapping[str, Any] = {}
 ) -> None:
-    from dasklab.breakdown import wording
-    from dasklab.breakdown.summary import Difference
+    from dasklab.breakdown.answers.summary import Difference
+    from dasklab.breakdown.show import wording
 
     change = Difference(old, new)
     if as_json:
@@ -186,8 +186,8 @@ def _verdicts(run: Path, cells: list[str]) -> dict[str, str]:
 
 def _print_details(trial: Explained) -> None:
     """Print the stages of tasks and graphs, Dask's bandwidth estimates, waits for a CPU, and the clocks."""
-    from dasklab.breakdown import wording
-    from dasklab.breakdown.changes import changes
+    from dasklab.breakdown.show import wording
+    from dasklab.breakdown.show.changes import changes
 
     for sentence in changes(trial.median_run):
         click.echo(f"\n{sentence}")
@@ -208,8 +208,8 @@ def _print_details(trial: Explained) -> None:
 
 def _print_growth(cells: Mapping[str, Summary]) -> None:
     """Print how the stages of graphs grow, where cells have graphs of several sizes."""
-    from dasklab.breakdown import wording
-    from dasklab.breakdown.graphs import growth
+    from dasklab.breakdown.answers.graphs import growth
+    from dasklab.breakdown.show import wording
 
     graphs = {name: cell.graphs for name, cell in cells.items() if cell.graphs and name != "null trial"}
     if growth(list(graphs.values())):
@@ -230,7 +230,7 @@ def _draw(trial: Explained, base: Explained | None = None) -> None:
         stem = stem.with_name(f"{stem.name}-beside-{base.directory.name.replace('.', '_')}")
 
     def draw() -> Figure:
-        from dasklab.breakdown import pictures
+        from dasklab.breakdown.show import pictures
 
         return pictures.threads({item.directory.name: item.median_run for item in trials})
 
@@ -238,7 +238,7 @@ def _draw(trial: Explained, base: Explained | None = None) -> None:
 
 
 def _write_trace(trial: Explained, path: Path) -> None:
-    from dasklab.breakdown.trace import write
+    from dasklab.breakdown.show.trace import write
 
     write(trial, path)
     click.echo(f"For ui.perfetto.dev: {path}")

@@ -84,7 +84,7 @@ def pack(run: Path, output: Path | None, hash_keys: bool, no_code: bool) -> None
     the file; what is computed again from the rest, such as a report, is not. To give a record away,
     --hash-keys and --no-code leave out what it says of your code, as recording with these options does.
     """
-    from dasklab.breakdown.explain import is_run
+    from dasklab.breakdown.show.explain import is_run
     from dasklab.records.anonymize import anonymize
     from dasklab.records.read import is_record
     from dasklab.results.storage import pack as packing

@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import median
 
 from dasklab import records
-from dasklab.breakdown.explain import explain
-from dasklab.breakdown.run import Run
+from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.show.explain import explain
 from dasklab.errors import LabError
 from dasklab.model.files import Configured, Counters, Hosts, Measured, Probe, Timings
 from dasklab.model.nic import MIB, POLICED

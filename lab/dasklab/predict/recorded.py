@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.special import gammaln
 
-from dasklab.breakdown.run import SCHEDULER, Run
-from dasklab.breakdown.summary import moved_bytes
+from dasklab.breakdown.answers.summary import moved_bytes
+from dasklab.breakdown.model.run import SCHEDULER, Run
 from dasklab.predict.calibration import TaskSamples
 from dasklab.records import Frames
 from dasklab.records.recorder.layout import SEPARATOR

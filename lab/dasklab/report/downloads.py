@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from dasklab import records
-from dasklab.breakdown.explain import Explained
-from dasklab.breakdown.trace import SUFFIX, write
+from dasklab.breakdown.show.explain import Explained
+from dasklab.breakdown.show.trace import SUFFIX, write
 from dasklab.records.speedscope import speedscope
 from dasklab.report.trial_rows import TrialRow
 

@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dasklab.breakdown import wording
-from dasklab.breakdown.explain import explain_trials, summarise_cells
-from dasklab.breakdown.summary import Difference, Summary
+from dasklab.breakdown.answers.summary import Difference, Summary
+from dasklab.breakdown.show import wording
+from dasklab.breakdown.show.explain import explain_trials, summarise_cells
 from dasklab.errors import LabError
 from dasklab.model.cells import cell_names
 from dasklab.model.files import Attempt, Campaign, Hosts, Result

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dasklab.breakdown.causes import CAUSES, Cause, Group
-from dasklab.breakdown.summary import Summary
-from dasklab.breakdown.wording import percent
+from dasklab.breakdown.answers.summary import Summary
+from dasklab.breakdown.model.causes import CAUSES, Cause, Group
+from dasklab.breakdown.show.wording import percent
 from dasklab.model.number_format import format_number
 
 LEAST_SHOWN_S = 5e-4  # a cause that takes less in every cell has no row

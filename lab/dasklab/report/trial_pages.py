@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dasklab import records
-from dasklab.breakdown import wording
-from dasklab.breakdown.changes import changes
-from dasklab.breakdown.explain import Explained, explain
+from dasklab.breakdown.show import wording
+from dasklab.breakdown.show.changes import changes
+from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.errors import LabError
 from dasklab.model.files import Timings
 from dasklab.notices import warn

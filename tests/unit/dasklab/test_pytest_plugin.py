@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dasklab.breakdown.check
-import dasklab.breakdown.explain
+import dasklab.breakdown.show.check
+import dasklab.breakdown.show.explain
 import pytest
 
 # Imported here, they stay loaded: pytester unloads what a run has loaded, and numpy cannot be loaded twice.
-LOADED = (dasklab.breakdown.check, dasklab.breakdown.explain)
+LOADED = (dasklab.breakdown.show.check, dasklab.breakdown.show.explain)
 pytest_plugins = ["pytester"]
 CONFTEST = """
 import contextlib, os
 import dasklab, pytest
-from dasklab.breakdown import check
-from dasklab.breakdown.check import Comparison, Verdict
+from dasklab.breakdown.show import check
+from dasklab.breakdown.show.check import Comparison, Verdict
 from dasklab.results.statistics.interval import Interval
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def compare(new, old, limit_pct, if_work_differs):
 @pytest.fixture(autouse=True)
 def without_a_cluster(monkeypatch):
     monkeypatch.setattr(dasklab, "record", record)
-    monkeypatch.setattr("dasklab.breakdown.explain.explain", lambda path: path)
+    monkeypatch.setattr("dasklab.breakdown.show.explain.explain", lambda path: path)
     monkeypatch.setattr(check, "compare", compare)
 """
 DAMAGED = """

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dasklab.breakdown.intervals import Codes, Floats
-from dasklab.breakdown.run import Run
+from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.run import Run
 from dasklab.model.number_format import format_quantity
 from dasklab.report.timeline.plain import DATA, Texts, rectangles, short_name
 from dasklab.report.timeline.rectangles import Panel, Rectangles, Row, concatenate

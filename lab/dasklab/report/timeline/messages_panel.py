@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dasklab.breakdown.intervals import Codes, Floats
-from dasklab.breakdown.run import SCHEDULER, Run
+from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.run import SCHEDULER, Run
 from dasklab.report.timeline.plain import IDLE, Texts, direction, rectangles, short_name
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Row, concatenate
 from dasklab.results.storage.recording import Recording

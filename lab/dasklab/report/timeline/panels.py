@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasklab.breakdown.run import Run
+from dasklab.breakdown.model.run import Run
 from dasklab.report.timeline.links_panel import links_panel
 from dasklab.report.timeline.messages_panel import captured_messages_panel, messages_panel
 from dasklab.report.timeline.rectangles import Panel

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from dasklab.breakdown.causes import Group
-from dasklab.breakdown.intervals import Codes, Floats
-from dasklab.breakdown.run import Run
+from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.causes import Group
+from dasklab.breakdown.model.run import Run
 from dasklab.report.time_parts import PART_OF, PARTS
 from dasklab.report.timeline.rectangles import Rectangles, Row
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from dasklab.breakdown.intervals import Codes, Floats, Mask
+from dasklab.breakdown.model.arrays import Codes, Floats, Mask
 
 SEVERAL = -1  # the detail of a rectangle that stands for several
 

@@ -10,11 +10,11 @@ from collections import Counter
 
 import numpy as np
 
-from dasklab.breakdown.causes import CAUSES, Kind
-from dasklab.breakdown.critical_path import critical_path
-from dasklab.breakdown.intervals import NO_TASK, Intervals
-from dasklab.breakdown.run import Run
-from dasklab.breakdown.threads import break_down
+from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.assign.threads import break_down
+from dasklab.breakdown.model.causes import CAUSES, Kind
+from dasklab.breakdown.model.intervals import NO_TASK, Intervals
+from dasklab.breakdown.model.run import Run
 from dasklab.report.time_parts import PART_OF, PARTS
 from dasklab.report.timeline.plain import Texts, short_name
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Rectangles, Row, concatenate

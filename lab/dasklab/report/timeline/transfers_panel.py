@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from dasklab.breakdown.intervals import Codes, Floats
-from dasklab.breakdown.lanes import lanes
-from dasklab.breakdown.run import Run
+from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.show.trace.lanes import lanes
 from dasklab.model.number_format import format_number, format_quantity
 from dasklab.report.timeline.plain import DATA, IDLE, Texts, direction, rectangles
 from dasklab.report.timeline.rectangles import Panel

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dasklab.breakdown.columns import build_run
-from dasklab.breakdown.run import Run
-from dasklab.breakdown.steps import Steps
+from dasklab.breakdown.build.columns import build_run
+from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.steps import Steps
 from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.schema import TABLES
 

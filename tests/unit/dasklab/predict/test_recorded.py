@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 import pytest
-from dasklab.breakdown.run import Run
+from dasklab.breakdown.model.run import Run
 from dasklab.predict import recorded
 
 from tests.unit.dasklab.breakdown.timelines import fetch, make_run, task

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from dasklab.breakdown.columns import build_run, complete_graphs
-from dasklab.breakdown.steps import value_at
+from dasklab.breakdown.build.columns import build_run, complete_graphs
+from dasklab.breakdown.model.steps import value_at
 from dasklab.records.assemble import tables, worker_names
 from dasklab.records.recorder.layout import CLIENT, SCHEDULER, WORKER, columns_of
 from dasklab.records.schema import TABLES

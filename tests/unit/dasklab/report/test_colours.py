@@ -6,7 +6,7 @@ import re
 from itertools import combinations
 
 import pytest
-from dasklab.breakdown.causes import Group
+from dasklab.breakdown.model.causes import Group
 from dasklab.report.rendering import render
 from dasklab.report.time_parts import PART_OF, PARTS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from dasklab import report
-from dasklab.breakdown import explain
+from dasklab.breakdown.show import explain
 from dasklab.model import experiment
 from dasklab.model.number_format import UNKNOWN
 from dasklab.report.first_screen import bars, certainty, invalid_sentence

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dasklab.breakdown.causes import CAUSES, Kind
-from dasklab.breakdown.threads import break_down
+from dasklab.breakdown.assign.threads import break_down
+from dasklab.breakdown.model.causes import CAUSES, Kind
 from dasklab.report.time_parts import PARTS
 from dasklab.report.timeline import drawing
 from dasklab.report.timeline.links_panel import STEPS

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from dasklab import report
-from dasklab.breakdown.explain import Explained
+from dasklab.breakdown.show.explain import Explained
 from dasklab.model.files import Result
 from dasklab.report import downloads, trial_pages
 from dasklab.report.timeline import drawing

@@ -1,0 +1,1 @@
+"""Answers from the causes: the critical path, bottlenecks, replay, advice."""

@@ -1,0 +1,149 @@
+"""Rules about graphs and tasks: their number and size, and what they wait for while they keep a thread."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dasklab.breakdown.answers.advice.rules import DASK, DISTRIBUTED, AdviceRule, Measurements, Symptom
+from dasklab.breakdown.model.causes import (
+    BUILD,
+    HOLDING,
+    LAG,
+    LOCK,
+    LOGIC,
+    LOOP,
+    MESSAGE,
+    NOTHING,
+    PLAN,
+    QUEUE,
+    TIMER,
+    UPLOAD,
+)
+from dasklab.breakdown.model.run import FIRST_WORKER
+
+GRAPH_BYTES = 10_000_000  # Dask warns of larger ones, too
+GRAPH_TASKS = 10_000
+SMALL_TASK_S, LEAST_SMALL = 0.01, 100
+LONG_SHARE, IDLE_SHARE = 0.3, 0.5
+SKEW = 1.5  # x the mean of all workers
+
+
+def _large_graphs(about: Measurements) -> Symptom | None:
+    nbytes = sum(graph.nbytes for graph in about.run.graphs)
+    if nbytes < GRAPH_BYTES:
+        return None
+    return _graph_work(about, f"{nbytes / 1e6:.0f} MB")
+
+
+def _many_tasks(about: Measurements) -> Symptom | None:
+    tasks = sum(graph.tasks for graph in about.run.graphs)
+    if tasks < GRAPH_TASKS:
+        return None
+    return _graph_work(about, f"{tasks:,} tasks")
+
+
+def _graph_work(about: Measurements, size: str) -> Symptom:
+    seconds = about.path_s(BUILD, UPLOAD, PLAN)
+    return Symptom(
+        seconds, f"Graphs of {size} took {seconds:.1f} s {about.length} to build, send and prepare"
+    )
+
+
+def _small_tasks(about: Measurements) -> Symptom | None:
+    if len(about.task_s) < LEAST_SMALL or (median := float(np.median(about.task_s))) >= SMALL_TASK_S:
+        return None
+    seconds = about.path_s(LOGIC, LOOP, TIMER, MESSAGE, LAG)
+    return Symptom(
+        seconds,
+        f"{len(about.task_s):,} tasks took {1e3 * median:.2g} ms each (median); Dask's own work between them"
+        f" took {seconds:.1f} s {about.length}",
+    )
+
+
+def _long_task(about: Measurements) -> Symptom | None:
+    run, threads = about.run, sum(about.run.threads.values())
+    if not len(run.tasks) or threads < 2:
+        return None
+    row = int(about.task_s.argmax())
+    longest = float(about.task_s[row])
+    idle = about.thread_s(NOTHING, QUEUE) * threads
+    if longest < LONG_SHARE * run.makespan or idle < IDLE_SHARE * longest * (threads - 1):
+        return None
+    kind, worker = run.prefixes[run.tasks.key[row]], run.places.nodes[run.tasks.worker[row]]
+    return Symptom(
+        longest, f"One task, {kind}, took {longest:.1f} s {about.length} on {worker} while most threads idled"
+    )
+
+
+def _skew(about: Measurements) -> Symptom | None:
+    run = about.run
+    if len(run.threads) < 2 or not len(run.tasks) or _long_task(about):
+        return None
+    work = np.bincount(run.tasks.worker, about.task_s, run.workers.stop)[FIRST_WORKER:]
+    most = int(work.argmax())
+    if work[most] < SKEW * work.mean():
+        return None
+    seconds = about.thread_s(NOTHING, QUEUE)
+    return Symptom(
+        seconds,
+        f"{list(run.threads)[most]} did {100 * work[most] / work.sum():.0f} % of the work of"
+        f" {len(run.threads)} workers; the others' idle threads cost {seconds:.1f} s {about.length}",
+    )
+
+
+def _lock(about: Measurements) -> Symptom | None:
+    use = next((use for use in about.facts.primitives if use.is_exclusive), None)
+    if use is None:
+        return None
+    holder = f" that {use.holder} holds," if use.holder else ","
+    return Symptom(
+        about.thread_s(LOCK, HOLDING),
+        f"Tasks kept their threads while they waited for the {use.kind} '{use.name}'{holder}"
+        f" {use.waited_s:.1f} thread-seconds in all",
+    )
+
+
+def _event(about: Measurements) -> Symptom | None:
+    use = next(iter(about.facts.primitives), None)
+    if use is None or use.is_exclusive:
+        return None
+    return Symptom(
+        about.thread_s(LOCK),
+        f"Tasks kept their threads while they waited for the {use.kind} '{use.name}',"
+        f" {use.waited_s:.1f} thread-seconds in all",
+    )
+
+
+RULES = (
+    AdviceRule(
+        "large graphs", f"{GRAPH_BYTES / 1e6:.0f} MB",
+        "Load data in tasks, or scatter it once, instead of passing it as an argument.",
+        f"{DASK}/best-practices.html#load-data-with-dask", _large_graphs,
+    ),
+    AdviceRule(
+        "many tasks", f"{GRAPH_TASKS:,} tasks", "Use larger chunks or partitions.",
+        f"{DASK}/best-practices.html#avoid-very-large-graphs", _many_tasks,
+    ),
+    AdviceRule(
+        "small tasks", f"{LEAST_SMALL} tasks of less than {1e3 * SMALL_TASK_S:.0f} ms",
+        "Do more in each task: larger chunks, or batches of items.",
+        f"{DISTRIBUTED}/efficiency.html#use-larger-tasks", _small_tasks,
+    ),
+    AdviceRule(
+        "one long task", f"{100 * LONG_SHARE:.0f} % of the run, with half of the other threads idle",
+        "Split it into several.", f"{DISTRIBUTED}/efficiency.html", _long_task,
+    ),
+    AdviceRule(
+        "skew", f"x {SKEW} the mean", "Spread the data evenly, and do not restrict tasks to workers.",
+        f"{DISTRIBUTED}/locality.html", _skew,
+    ),
+    AdviceRule(
+        "locks", "", "Hold it for a shorter time, or do without it.",
+        f"{DASK}/futures.html#coordination-primitives", _lock,
+    ),
+    AdviceRule(
+        "events, queues and variables", "",
+        "Submit those tasks when what they wait for is there, or let them call secede() first.",
+        f"{DISTRIBUTED}/task-launch.html", _event,
+    ),
+)  # fmt: skip

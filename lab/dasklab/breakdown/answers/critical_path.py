@@ -1,0 +1,209 @@
+"""The critical path: backwards from a run's end, what it waited for, and what that waited for.
+
+Usually a task waits for the end of its trigger, or for the task that keeps its thread. Where the walk
+reaches the arrival of a graph, it goes on through the client: the graph was prepared, sent and built, the
+user's code ran, and before that the client learnt of a result; the task that made that result comes before.
+Where a task was chosen for another reason (work stealing, a shuffle, a worker that joined), the last of the
+tasks that it needs comes before; if it needs none, the last one that had ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dasklab.breakdown.assign.idle import BY_CLIENT, IDLE, IdleReasons
+from dasklab.breakdown.assign.refine import refine
+from dasklab.breakdown.assign.timeline import explain_after, explain_before, origins, report_begins
+from dasklab.breakdown.model.arrays import Codes, Floats, Mask
+from dasklab.breakdown.model.causes import COMPUTE, DISK
+from dasklab.breakdown.model.intervals import Intervals, Windows, concatenate
+from dasklab.breakdown.model.run import NONE, Run
+
+CLOCK_S = 0.001  # the client's clock may be off by this when its calls are compared with each other
+
+
+@dataclass(frozen=True)
+class Predecessors:
+    """What comes before each task on a path.
+
+    Attributes:
+        begin: where the explanation of the task begins.
+        task: the row of the task before; ``NONE`` at the beginning.
+        is_direct: whether that task ends at ``begin``. Else a gap lies between ``resume`` and ``begin``.
+        resume: when the scheduler had handled the end of the task before.
+        gap: what explains the gap (see ``idle``): the graph whose arrival the task waited for, or ``IDLE``.
+    """
+
+    begin: Floats
+    task: Codes
+    is_direct: Mask
+    resume: Floats
+    gap: Codes
+
+
+@dataclass
+class Chain:
+    """A path in pieces, the last one first."""
+
+    tasks: list[tuple[int, float, float, float]] = field(default_factory=list)  # row, begin, start, end
+    reports: list[tuple[int, float, float]] = field(default_factory=list)  # row, begin, end
+    gaps: list[tuple[int, float, float]] = field(default_factory=list)  # what explains it, begin, end
+
+
+def critical_path(run: Run) -> Intervals:
+    """Return the intervals of the path, sorted, without gaps, from the run's start to its end."""
+    chain = _follow(run)
+    task, begin, start, end = _columns(chain.tasks, 4)
+    computing = _windows(run, task, start, end)
+    computing.add(np.arange(len(task)), start, end, COMPUTE, run.tasks.worker[computing.task])
+    read = np.maximum(begin, start - run.tasks.disk_s[computing.task])  # the last part, as of threads
+    waiting = _windows(run, task, begin, read)
+    explain_before(run, waiting)
+    disk = _windows(run, task, read, start)
+    disk.add(np.arange(len(task)), read, start, DISK, run.tasks.worker[computing.task])
+    reports = _windows(run, *_columns(chain.reports, 3))
+    explain_after(run, reports)
+    kind, begin, end = _columns(chain.gaps, 3)
+    gaps = _windows(run, np.full(len(kind), NONE), begin, end)
+    IdleReasons(run).explain_gaps(gaps, kind.astype(np.int64))
+    parts = (computing, waiting, disk, reports, gaps)
+    return refine(run, concatenate([part.intervals() for part in parts]))
+
+
+def _columns(rows: Sequence[tuple[float, ...]], width: int) -> tuple[Floats, ...]:
+    return tuple(np.array(rows, float).reshape(-1, width).T)
+
+
+def _windows(run: Run, task: Floats | Codes, low: Floats, high: Floats) -> Windows:
+    return Windows(task.astype(np.int64), np.maximum(low, run.start), high, np.zeros(len(task), np.int64))
+
+
+def _follow(run: Run) -> Chain:
+    """Go from the last task to the one before, until the run's start."""
+    chain = Chain()
+    task = int(np.fmax(run.tasks.stamps["handled"], run.tasks.stop).argmax()) if len(run.tasks) else NONE
+    end = float(np.clip(run.tasks.handled[task], run.start, run.stop)) if task != NONE else run.start
+    chain.gaps.append((BY_CLIENT, end, run.stop))
+    begin, previous, is_direct, resume, gap = (
+        column.tolist() for column in vars(_predecessors(run)).values()
+    )
+    start, reported = run.tasks.start.tolist(), report_begins(run).tolist()
+    visited: set[int] = set()
+    is_reported = False  # whether the time from the task's end on is explained already
+    while task != NONE and task not in visited and end > run.start:
+        visited.add(task)
+        if not is_reported:
+            chain.reports.append((task, min(end, reported[task]), end))
+            end = min(end, reported[task])
+        first = min(end, start[task])
+        chain.tasks.append((task, min(first, begin[task]), first, end))
+        end, is_reported = min(first, begin[task]), is_direct[task]
+        if not is_reported:
+            resumed = max(run.start, min(end, resume[task]))
+            chain.gaps.append((gap[task], resumed, end))
+            end = resumed
+        task = previous[task]
+        if task in visited:  # stamps contradict each other: go on with what ended last before
+            task = _last_handled(run, end, visited)
+            resumed = float(run.tasks.handled[task]) if task != NONE else run.start
+            chain.gaps.append((IDLE, max(run.start, resumed), end))
+            end, is_reported = max(run.start, resumed), False
+    chain.gaps.append((IDLE, run.start, end))
+    return chain
+
+
+def _last_handled(run: Run, time: float, visited: set[int]) -> int:
+    """Return the last task whose end the scheduler had handled by a time, except some."""
+    order = run.tasks.handled_order
+    position = int(np.searchsorted(run.tasks.handled[order], time, side="right")) - 1
+    while position >= 0 and int(order[position]) in visited:
+        position -= 1
+    return int(order[position]) if position >= 0 else NONE
+
+
+def _predecessors(run: Run) -> Predecessors:
+    tasks, origin, previous = run.tasks, origins(run), run.previous_on_thread
+    freed = np.where(previous != NONE, tasks.stop[previous], np.nan)
+    by_thread = freed > tasks.stamps["ready"]
+    is_direct = by_thread | (origin.trigger != NONE)
+    need, needed = _last_need(run)
+    graph, arrival, source, learnt = _graphs_before(run, origin.begin)
+    other, handled = _handled_before(run, origin.begin)
+    by_other = (need == NONE) & (graph != NONE) & (handled > _first_decision(origin.begin, graph))
+    need, needed = np.where(by_other, other, need), np.where(by_other, handled, needed)
+    by_graph = (graph != NONE) & ~(needed > arrival)
+    return Predecessors(
+        begin=np.where(by_thread, freed, origin.begin),
+        task=np.where(
+            is_direct, np.where(by_thread, previous, origin.trigger), np.where(by_graph, source, need)
+        ),
+        is_direct=is_direct,
+        resume=np.where(by_graph, learnt, needed),
+        gap=np.where(by_graph, graph, IDLE),
+    )
+
+
+def _first_decision(begin: Floats, graph: Codes) -> Floats:
+    """Return for each task when the first task after the arrival of the same graph began.
+
+    The scheduler prepares a graph in one go. A task that it chose after it had handled the end of another one
+    waited for something else: for a worker that joined, for instance.
+    """
+    first = np.full(graph.max(initial=NONE) + 1, np.inf)
+    np.minimum.at(first, graph[graph != NONE], begin[graph != NONE])
+    return np.append(first, np.inf)[graph]
+
+
+def _last_need(run: Run) -> tuple[Codes, Floats]:
+    """Return for each task the one of its dependencies that was handled last, and when."""
+    computed = run.need_source != NONE
+    task, source = run.needs.task[computed], run.need_source[computed]
+    handled = run.tasks.handled[source]
+    order = np.lexsort((handled, task))
+    last, when = np.full(len(run.tasks), NONE), np.full(len(run.tasks), -np.inf)
+    last[task[order]], when[task[order]] = source[order], handled[order]
+    return last, when
+
+
+def _graphs_before(run: Run, time: Floats) -> tuple[Codes, Floats, Codes, Floats]:
+    """Return for some times the last graph that had arrived, when, and what the client waited for before it.
+
+    That is the task whose result the client learnt of last before it built the graph, and when the scheduler
+    had handled that task; ``NONE`` and minus infinity where the client had not waited for anything.
+    """
+    if not run.graphs:
+        nothing, never = np.full(len(time), NONE), np.full(len(time), -np.inf)
+        return nothing, never, nothing, never
+    arrival = np.array([graph.received for graph in run.graphs])
+    begin = np.array([graph.begin for graph in run.graphs])
+    _, returned = run.calls.of_kind("sync")
+    learnt = _latest(np.sort(returned), begin + CLOCK_S)
+    source, handled = _handled_before(run, learnt + CLOCK_S)
+    graph = np.searchsorted(arrival, time, side="right") - 1
+    has = graph >= 0
+    return (
+        graph,
+        np.where(has, arrival[graph], -np.inf),
+        np.where(has, source[graph], NONE),
+        np.where(has, handled[graph], -np.inf),
+    )
+
+
+def _handled_before(run: Run, time: Floats) -> tuple[Codes, Floats]:
+    """Return for some times the last task whose end the scheduler had handled, and when it had.
+
+    ``NONE`` and minus infinity where there is none.
+    """
+    order = run.tasks.handled_order
+    position = np.searchsorted(run.tasks.handled[order], time, side="right") - 1
+    task = np.append(order, NONE)[position]  # NONE is the last position, of what stands for no task
+    return task, np.append(run.tasks.handled, -np.inf)[task]
+
+
+def _latest(times: Floats, bound: Floats) -> Floats:
+    """Return the last of some sorted times that is not after each bound; minus infinity without one."""
+    position = np.searchsorted(times, bound, side="right") - 1
+    return np.append(times, -np.inf)[position]

@@ -1,0 +1,151 @@
+"""What a record knows beside times: settings, locks, network interfaces, retransmissions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from dask.utils import key_split
+
+from dasklab.breakdown.model.arrays import floats
+from dasklab.breakdown.model.interval_sets import IntervalSets
+from dasklab.breakdown.model.run import Run
+from dasklab.records.recorder.process import RETRANSMITTED
+
+FASTER = 2.0  # x as fast: another network interface is worth a word
+EXCLUSIVE = ("Lock", "MultiLock", "Semaphore")  # primitives that tasks hold
+
+
+@dataclass(frozen=True)
+class PrimitiveUse:
+    """A lock, semaphore, queue or event that tasks waited for.
+
+    Attributes:
+        kind: name of its class.
+        waited_s: thread-seconds of waiting.
+        holder: the kind of task that held it longest; empty if nothing is known of that.
+    """
+
+    kind: str
+    name: str
+    waited_s: float
+    holder: str
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self.kind in EXCLUSIVE
+
+
+@dataclass(frozen=True)
+class SlowerInterface:
+    """A worker that uses one network interface of its host although another one is faster."""
+
+    worker: str
+    used: str
+    used_mbit: float
+    faster: str
+    faster_mbit: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a record knows beside times.
+
+    Attributes:
+        settings: the scheduler's configuration below ``distributed``, as JSON.
+        primitives: those that tasks waited for, the longest first.
+        scattered: number of objects that the client scattered.
+        retransmitted: TCP segments that each process's host sent again.
+        slower_interface: one worker of those for which there is a faster interface.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    primitives: Sequence[PrimitiveUse] = ()
+    scattered: int = 0
+    retransmitted: Mapping[str, float] = field(default_factory=dict)
+    slower_interface: SlowerInterface | None = None
+
+    def setting(self, name: str) -> str:
+        """Return a setting without quotation marks; empty if it is unknown."""
+        return self.settings.get(name, "").strip('"')
+
+
+def facts(frames: Mapping[str, pd.DataFrame]) -> Facts:
+    """Collect what advice needs from the tables of a record."""
+    config, metrics = frames["config"], frames["metrics"]
+    config = config[config.node == "scheduler"]
+    again = metrics[metrics.metric == RETRANSMITTED]
+    return Facts(
+        settings=dict(zip(config.setting.astype(str), config.value.astype(str), strict=True)),
+        primitives=_primitives(frames["waits"]),
+        scattered=int(np.nansum(floats(frames["calls"][frames["calls"].kind == "scatter"]["keys"]))),
+        retransmitted={str(node): float(rows.value.sum()) for node, rows in again.groupby("node")},
+        slower_interface=_slower_interface(frames["interfaces"], frames["workers"]),
+    )
+
+
+def _primitives(waits: pd.DataFrame) -> list[PrimitiveUse]:
+    waits = waits.assign(seconds=floats(waits.stop_s) - floats(waits.start_s))
+    holding, waited = waits[waits.kind == "held"], waits[~waits.kind.isin(("held", "Client"))]
+    uses = []
+    for (kind, name), rows in waited.groupby(["kind", "name"]):
+        holds = holding[holding["name"] == name]
+        by_prefix = holds.groupby(holds.key.map(key_split)).seconds.sum()
+        holder = str(by_prefix.idxmax()) if len(by_prefix) else ""
+        uses.append(PrimitiveUse(str(kind), str(name), float(rows.seconds.sum()), holder))
+    return sorted(uses, key=lambda use: -use.waited_s)
+
+
+def _slower_interface(interfaces: pd.DataFrame, workers: pd.DataFrame) -> SlowerInterface | None:
+    """Find a worker whose address is not that of its host's fastest network interface."""
+    listens = {
+        str(worker): _host(str(address))
+        for worker, address in zip(workers.worker, workers.address, strict=True)
+    }
+    for worker, rows in interfaces.groupby("node"):
+        speeds = dict(zip(rows["name"].astype(str), rows.mbit.astype(float), strict=True))
+        used = [str(name) for name in rows[rows.address == listens.get(str(worker))]["name"]]
+        fastest = max(speeds, key=speeds.__getitem__)
+        if used and speeds[fastest] >= FASTER * speeds[used[0]]:
+            return SlowerInterface(str(worker), used[0], speeds[used[0]], fastest, speeds[fastest])
+    return None
+
+
+def _host(address: str) -> str:
+    """Return the host of an address such as ``tcp://10.0.0.1:4000``."""
+    return address.rpartition("://")[2].rpartition(":")[0].strip("[]")
+
+
+def largest_results(run: Run) -> tuple[str, float]:
+    """Return the kind of task whose results are largest together, and their bytes; each key counts once."""
+    nbytes = np.zeros(len(run.keys))
+    nbytes[run.tasks.key] = run.tasks.nbytes
+    names, code = np.unique(np.array(run.prefixes, dtype=object), return_inverse=True)
+    if not len(names):
+        return "", 0.0
+    total = np.bincount(code, nbytes)
+    most = int(total.argmax())
+    return str(names[most]), float(total[most])
+
+
+def running_while_blocked(run: Run, worker: str, least_s: float) -> tuple[float, str]:
+    """Return for how long a worker's event loop was blocked, and the kind of task that ran most of that time.
+
+    Args:
+        least_s: shorter busy intervals do not count.
+    """
+    node = run.node(worker)
+    busy = run.busy
+    long = (busy.member == node) & (busy.stop - busy.start >= least_s)
+    blocked = IntervalSets(busy.member[long], busy.start[long], busy.stop[long])
+    ends = np.array([run.start]), np.array([run.stop])
+    seconds = float(blocked.within(np.array([node]), *ends)[0])
+    mine = np.flatnonzero(run.tasks.worker == node)
+    beside = blocked.within(run.tasks.worker[mine], run.tasks.start[mine], run.tasks.stop[mine])
+    totals = np.bincount(run.prefix[mine], beside, 1)
+    most = int(totals.argmax())
+    if totals[most] <= seconds / 2:
+        return seconds, ""
+    return seconds, run.prefixes[run.tasks.key[mine[run.prefix[mine] == most][0]]]

@@ -1,0 +1,234 @@
+"""Replay a run without its waits for the wire: the most that a faster network could bring.
+
+A list schedule: each task runs on the worker that it had, after the tasks that it came after, on whichever
+    thread of the worker is free first, for as long as it took. What lay between is kept, except for the
+    wire's share: choices, messages, timers, event loops, serialising, busy peers. A fetch begins when the
+    first task that needs its data has arrived. Dask might have decided otherwise had data arrived sooner, so
+    this is no prediction. How far the same replay *with* the wire misses the run as it was shows how good the
+    model is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from dasklab.breakdown.assign.timeline import explain_after, explain_before
+from dasklab.breakdown.assign.transfers import explain_fetches
+from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.causes import MESSAGE, WIRE, Cause
+from dasklab.breakdown.model.intervals import Windows
+from dasklab.breakdown.model.run import NONE, Run
+
+ARRIVE, STOP, READY = range(3)  # kinds of events, in the order in which simultaneous ones are handled
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Seconds that a run takes in the model: as it was, and with a network that takes no time."""
+
+    as_it_was_s: float
+    without_wire_s: float
+
+
+def replay(run: Run) -> Replay:
+    """Replay a run twice. Another order of tasks may make the second one longer: then it shows nothing."""
+    delays = _delays(run)
+    as_it_was = _Schedule(run, delays).makespan()
+    without_wire = _Schedule(run, _without_wire(run, delays)).makespan()
+    return Replay(as_it_was, min(as_it_was, without_wire))
+
+
+def mean(replays: Sequence[Replay]) -> Replay | None:
+    """Return the mean of several runs; None without any."""
+    if not replays:
+        return None
+    count = len(replays)
+    return Replay(
+        sum(replay.as_it_was_s for replay in replays) / count,
+        sum(replay.without_wire_s for replay in replays) / count,
+    )
+
+
+@dataclass(frozen=True)
+class _Delays:
+    """What lies between the tasks of a run, in seconds; a row per task, or per need for ``fetch``.
+
+    Attributes:
+        first: when it was assigned, since the run's start, for a task that comes after no other.
+        choice: from the last end that it came after to the choice of its worker.
+        message: from the choice until the worker has the task.
+        lag: from the moment when thread and data were there to its start.
+        report: from its end until the scheduler has handled it.
+        fetch: from the first need of some data until it has arrived.
+        after: the tasks that have to be handled before it, as pairs (task, earlier task).
+    """
+
+    first: Floats
+    choice: Floats
+    message: Floats
+    lag: Floats
+    report: Floats
+    fetch: Floats
+    after: Codes
+
+
+def _delays(run: Run) -> _Delays:
+    tasks, fetch = run.tasks, run.need_fetch
+    ready = np.fmin(tasks.start, tasks.stamps["ready"])
+    arrived = np.fmin(ready, tasks.stamps["arrived"])
+    decided = np.fmin(arrived, tasks.stamps["decided"])
+    after = _after(run)
+    latest = np.full(len(tasks), -np.inf)
+    np.maximum.at(latest, after[:, 0], tasks.handled[after[:, 1]])
+    latest = np.where(np.isinf(latest), decided, latest)
+    previous = run.previous_on_thread
+    free = np.where(previous != NONE, np.maximum(ready, tasks.stop[previous]), ready)
+    needed = fetch != NONE
+    fetched = np.full(len(tasks), -np.inf)
+    np.maximum.at(fetched, run.needs.task[needed], run.fetches.stop[fetch[needed]])
+    complete = np.maximum(arrived, np.minimum(ready, np.where(np.isinf(fetched), arrived, fetched)))
+    takes = np.zeros(len(fetch))
+    begin, end = run.fetches.start[fetch[needed]], run.fetches.stop[fetch[needed]]
+    takes[needed] = np.maximum(0.0, end - np.minimum(begin, arrived[run.needs.task[needed]]))
+    return _Delays(
+        first=np.maximum(0.0, decided - run.start),
+        choice=np.maximum(0.0, decided - latest),
+        message=arrived - decided,
+        lag=ready - complete + np.maximum(0.0, tasks.start - free),
+        report=tasks.handled - tasks.stop,
+        fetch=takes,
+        after=after,
+    )
+
+
+def _after(run: Run) -> Codes:
+    """Return what each task came after: what it needs, and what triggered it."""
+    rows = np.arange(len(run.tasks))
+    pairs = np.column_stack(
+        [np.concatenate([run.needs.task, rows]), np.concatenate([run.need_source, run.tasks.trigger])]
+    )
+    # a task that was recorded to start later cannot have been waited for: clocks err
+    start = run.tasks.start
+    possible = (pairs[:, 1] != NONE) & (start[pairs[:, 1]] < start[pairs[:, 0]])
+    return np.unique(pairs[possible], axis=0)
+
+
+def _without_wire(run: Run, delays: _Delays) -> _Delays:
+    tasks = run.tasks
+    rows = np.arange(len(tasks))
+    arrived = np.fmin(np.fmin(tasks.start, tasks.stamps["ready"]), tasks.stamps["arrived"])
+    messages = Windows(rows, arrived - delays.message, arrived, rows)
+    explain_before(run, messages)
+    reported = Windows(rows, tasks.stop, tasks.handled, rows)
+    explain_after(run, reported)
+    fetches = run.fetches
+    numbers = np.arange(len(fetches))
+    transfer = Windows(np.zeros(len(fetches), np.int64), fetches.start, fetches.stop, numbers)
+    explain_fetches(run, transfer, numbers, numbers, fetches.start, fetches.stop)
+    takes = fetches.stop - fetches.start - _seconds(transfer, WIRE)
+    needed = run.need_fetch != NONE
+    return _Delays(
+        first=delays.first,
+        choice=delays.choice,
+        message=delays.message - _seconds(messages, MESSAGE),
+        lag=delays.lag,
+        report=delays.report - _seconds(reported, MESSAGE),
+        fetch=np.where(needed, takes[run.need_fetch], 0.0) if len(fetches) else delays.fetch,
+        after=delays.after,
+    )
+
+
+def _seconds(windows: Windows, cause: Cause) -> Floats:
+    """Sum the seconds of a cause in each window."""
+    intervals = windows.intervals()
+    mine = intervals.select(intervals.is_cause(cause))
+    return np.asarray(np.bincount(mine.lane, mine.seconds, minlength=len(windows.low)), np.float64)
+
+
+class _Schedule:
+    """The state of one replay: pending events, free threads and ready tasks of each worker.
+
+    Times are seconds since the run's start. Columns become lists: single items of arrays are slow.
+    """
+
+    def __init__(self, run: Run, delays: _Delays) -> None:
+        self.run = run
+        self.until_arrival = (delays.choice + delays.message).tolist()
+        self.first = (delays.first + delays.message).tolist()
+        self.until_stop = (delays.lag + run.tasks.stop - run.tasks.start).tolist()
+        self.report, self.fetch = delays.report.tolist(), delays.fetch.tolist()
+        self.worker, self.order = run.tasks.worker.tolist(), run.tasks.start.tolist()
+        self.missing = np.bincount(delays.after[:, 0], minlength=len(self.worker)).tolist()
+        self.released = [0.0] * len(self.worker)  # when the scheduler has handled all that each comes after
+        self.followers = _lists(delays.after[:, 1], delays.after[:, 0], len(self.worker))
+        needs = np.flatnonzero(run.need_fetch != NONE)
+        self.needed = _lists(run.needs.task[needs], needs, len(self.worker))  # brought by a fetch
+        worker_of_need = run.tasks.worker[run.needs.task]
+        self.place = (worker_of_need * len(run.keys) + run.needs.key).tolist()  # a key's data on a worker
+        self.free = {run.node(name): count for name, count in run.threads.items()}
+        self.ready: dict[int, list[tuple[float, int]]] = {worker: [] for worker in self.free}
+        self.available: dict[int, float] = {}  # when a worker has, or will have, the data of a place
+        self.events: list[tuple[float, int, int]] = []
+        self.end = 0.0
+
+    def makespan(self) -> float:
+        """Return the seconds until the client has the result."""
+        self.events = [
+            (self.first[task], ARRIVE, task) for task, missing in enumerate(self.missing) if not missing
+        ]
+        heapify(self.events)
+        handlers = (self._arrive, self._stop, self._wait)
+        events = self.events
+        while events:
+            now, kind, task = heappop(events)
+            handlers[kind](now, task)
+        last = float(self.run.tasks.handled.max()) if len(self.run.tasks) else self.run.start
+        return self.end + max(0.0, self.run.stop - last)
+
+    def _arrive(self, now: float, task: int) -> None:
+        """The worker has the task: it fetches the data that it lacks."""
+        complete = now
+        for need in self.needed[task]:
+            complete = max(complete, self.available.setdefault(self.place[need], now + self.fetch[need]))
+        if complete > now:
+            heappush(self.events, (complete, READY, task))
+        else:
+            self._wait(now, task)
+
+    def _wait(self, now: float, task: int) -> None:
+        worker = self.worker[task]
+        heappush(self.ready[worker], (self.order[task], task))
+        self._start(now, worker)
+
+    def _start(self, now: float, worker: int) -> None:
+        """A free thread takes the ready task that started first."""
+        ready = self.ready[worker]
+        while ready and self.free[worker] > 0:
+            _, task = heappop(ready)
+            self.free[worker] -= 1
+            heappush(self.events, (now + self.until_stop[task], STOP, task))
+
+    def _stop(self, now: float, task: int) -> None:
+        worker = self.worker[task]
+        self.free[worker] += 1
+        self._start(now, worker)
+        handled = now + self.report[task]
+        self.end = max(self.end, handled)
+        for follower in self.followers[task]:
+            self.missing[follower] -= 1
+            self.released[follower] = max(self.released[follower], handled)
+            if not self.missing[follower]:
+                arrival = self.released[follower] + self.until_arrival[follower]
+                heappush(self.events, (arrival, ARRIVE, follower))
+
+
+def _lists(group: Codes, members: Codes, count: int) -> list[list[int]]:
+    """Return the members of each group."""
+    order = np.argsort(group, kind="stable")
+    ends = np.cumsum(np.bincount(group, minlength=count)).tolist()
+    flat = members[order].tolist()
+    return [flat[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]

@@ -1,0 +1,56 @@
+"""How long each task would typically take, to distinguish slow workers from long tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.run import Run
+
+LEAST_ALIKE = 5  # fewer tasks of a kind do not show what is usual
+SLOWER = 1.25  # a worker is slow if its tasks take this multiple of the median elsewhere
+
+
+def typical_seconds(run: Run) -> Floats:
+    """Return for each task the median length of its kind on other workers.
+
+    It differs from the task's own length only on workers that are slower for most of what they ran, whatever
+    its kind; a long task of its own does not make a worker slow.
+    """
+    seconds = run.tasks.stop - run.tasks.start
+    elsewhere = np.full(len(seconds), np.nan)
+    longest = np.full(len(seconds), np.nan)
+    order = np.lexsort((seconds, run.prefix))
+    for kind in np.split(order, np.flatnonzero(np.diff(run.prefix[order])) + 1):
+        _compare_kind(kind, run.tasks.worker[kind], seconds[kind], elsewhere, longest)
+    slow = [
+        worker
+        for worker in run.workers
+        for mine in [(run.tasks.worker == worker) & ~np.isnan(elsewhere)]
+        if _is_slow(seconds[mine], elsewhere[mine], longest[mine])
+    ]
+    return np.where(np.isin(run.tasks.worker, slow) & ~np.isnan(elsewhere), elsewhere, seconds)
+
+
+def _compare_kind(rows: Codes, worker: Codes, seconds: Floats, elsewhere: Floats, longest: Floats) -> None:
+    """Set the median and the maximum of a kind's lengths on other workers; ``seconds`` are sorted."""
+    for node in np.unique(worker):
+        mine = np.flatnonzero(worker == node)
+        others = len(rows) - len(mine)
+        if others >= LEAST_ALIKE:
+            low, high = (_kth_other(mine, k) for k in ((others - 1) // 2, others // 2))
+            elsewhere[rows[mine]] = (seconds[low] + seconds[high]) / 2
+            longest[rows[mine]] = seconds[_kth_other(mine, others - 1)]
+
+
+def _kth_other(positions: Codes, k: int) -> int:
+    """Return the position of the k-th element that is not at one of some sorted positions."""
+    # before the j-th of the positions lie positions[j] - j others
+    return k + int(np.searchsorted(positions - np.arange(len(positions)), k, side="right"))
+
+
+def _is_slow(seconds: Floats, elsewhere: Floats, longest: Floats) -> bool:
+    """Whether a worker takes longer for most tasks; or, if it ran few, longer than anybody for each."""
+    if len(seconds) >= LEAST_ALIKE:
+        return bool(np.median(seconds / np.maximum(elsewhere, 1e-9)) > SLOWER)
+    return len(seconds) > 1 and bool((seconds > longest).all())

@@ -1,0 +1,37 @@
+"""How long each stage of a task took, for most tasks. A faster link shortens only stages that contain it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.stages import STAGES
+
+
+@dataclass(frozen=True)
+class StageLength:
+    """The 10th, 50th and 90th percentile of the length of a stage, in milliseconds."""
+
+    title: str
+    low_ms: float
+    median_ms: float
+    high_ms: float
+    moves_with_link: bool
+
+
+def stage_lengths(runs: Sequence[Run]) -> Iterator[StageLength]:
+    """Return the stages that were recorded, and in a last row all of them together."""
+    stages = [
+        (f"{stage.place.value}: {stage.title}", stage.begin, stage.end, stage.moves_with_link)
+        for stage in STAGES
+    ]
+    for title, begin, end, moves_with_link in (*stages, ("together", STAGES[0].begin, STAGES[-1].end, True)):
+        parts = [run.tasks.stamps[end] - run.tasks.stamps[begin] for run in runs]
+        lengths = np.concatenate([np.zeros(0), *parts])
+        lengths = lengths[~np.isnan(lengths)]
+        if len(lengths):
+            low, median, high = (float(q) for q in 1e3 * np.quantile(lengths, (0.1, 0.5, 0.9)))
+            yield StageLength(title, low, median, high, moves_with_link)

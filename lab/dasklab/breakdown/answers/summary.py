@@ -1,0 +1,193 @@
+"""Time breakdowns summed up by cause and place, of all threads and of the critical path; differences.
+
+Seconds of the breakdown are shares of the thread-seconds that existed, so they add up to the makespan, as
+do those of the critical path. Over several runs they are means.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
+from typing import TypeVar
+
+from dasklab.breakdown.answers.bottlenecks import bottlenecks
+from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.answers.graphs import GraphTimes, graph_times
+from dasklab.breakdown.answers.replay import Replay, mean, replay
+from dasklab.breakdown.assign.threads import break_down
+from dasklab.breakdown.model.causes import BUSY, LINK, MESSAGE, PLACEMENT, WIRE, Bottleneck, Cause
+from dasklab.breakdown.model.intervals import seconds_by
+from dasklab.breakdown.model.run import SCHEDULER, Run
+
+Label = TypeVar("Label", bound=Hashable)  # a cause or a bottleneck
+ByCause = Mapping[tuple[Cause, str], float]
+ByBottleneck = Mapping[tuple[Bottleneck, str], float]
+SHARED = 2.0  # x the seconds of any worker: then the scheduler's link is slow, which all share
+Ranked = list[tuple[Bottleneck, str, float]]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Means over runs, in seconds, by cause (or bottleneck) and place."""
+
+    makespan_s: float
+    threads: int
+    runs: int
+    breakdown: ByCause = field(default_factory=dict)
+    path: ByCause = field(default_factory=dict)
+    bottlenecks: ByBottleneck = field(default_factory=dict)
+    moved_bytes: float = 0.0
+    replayed: Replay | None = None
+    graphs: GraphTimes | None = None
+
+    @cached_property
+    def by_cause(self) -> dict[Cause, float]:
+        """The breakdown of all threads, without places."""
+        return without_places(self.breakdown)
+
+    @cached_property
+    def path_by_cause(self) -> dict[Cause, float]:
+        """The critical path, without places."""
+        return without_places(self.path)
+
+    def ranked(self) -> Ranked:
+        """Bottlenecks of the critical path, the greatest first: which, where most of it is, seconds."""
+        return _ranked(self.bottlenecks)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One summary minus another, cell by cell; each adds up to the difference of the makespans."""
+
+    old: Summary
+    new: Summary
+
+    @cached_property
+    def makespan_s(self) -> float:
+        return self.new.makespan_s - self.old.makespan_s
+
+    @cached_property
+    def breakdown(self) -> dict[tuple[Cause, str], float]:
+        return _minus(self.new.breakdown, self.old.breakdown)
+
+    @cached_property
+    def path(self) -> dict[tuple[Cause, str], float]:
+        return _minus(self.new.path, self.old.path)
+
+    @cached_property
+    def bottlenecks(self) -> dict[tuple[Bottleneck, str], float]:
+        """Bottlenecks of the critical path.
+
+        More data, at the old trial's seconds per byte, is due to placement. A byte that takes longer than
+        before is due to the link, also for data that need not have moved in either trial.
+        """
+        old, new = _placement_as_link(self.old.bottlenecks), _placement_as_link(self.new.bottlenecks)
+        cells, before = _minus(new, old), without_places(old)
+        more = self.new.moved_bytes / self.old.moved_bytes - 1 if self.old.moved_bytes else 0.0
+        for bottleneck in (LINK, BUSY):
+            grown = {
+                cell: seconds for cell, seconds in cells.items() if cell[0] is bottleneck and seconds > 0
+            }
+            placed = max(0.0, more * before.get(bottleneck, 0.0))
+            share = min(1.0, placed / sum(grown.values())) if grown else 0.0
+            for (_, place), seconds in grown.items():
+                cells[bottleneck, place] -= share * seconds
+                cells[PLACEMENT, place] = cells.get((PLACEMENT, place), 0.0) + share * seconds
+        return cells
+
+    def ranked(self) -> Ranked:
+        """Bottlenecks whose seconds on the critical path grew, the most first.
+
+        Which host's link is slow is read from all threads: the path may cross that link only once. Every
+        message crosses the scheduler's; it is named where no worker has half of its seconds.
+        """
+        on_wire = {cell: seconds for cell, seconds in self.breakdown.items() if cell[0] in (WIRE, MESSAGE)}
+        by_link = hosts({(LINK, place): seconds for (_, place), seconds in on_wire.items()}, LINK)
+        workers = [row for row in by_link if row[0] != SCHEDULER]
+        slow = max(workers, key=itemgetter(1), default=("", 0.0))
+        every = dict(by_link).get(SCHEDULER, 0.0)
+        slow_host = SCHEDULER if every > SHARED * slow[1] else slow[0]
+        return [
+            (b, slow_host if b is LINK and slow_host else place, s)
+            for b, place, s in _ranked(self.bottlenecks)
+        ]
+
+
+def summarise(runs: Sequence[Run]) -> Summary:
+    """Return the mean of several runs of the same work."""
+    breakdown: defaultdict[tuple[Cause, str], float] = defaultdict(float)
+    path: defaultdict[tuple[Cause, str], float] = defaultdict(float)
+    blamed: defaultdict[tuple[Bottleneck, str], float] = defaultdict(float)
+    for run in runs:
+        intervals = break_down(run)
+        weight = run.makespan / max(1e-9, float(intervals.seconds.sum()))
+        _add(breakdown, seconds_by(intervals, run.places), weight / len(runs))
+        intervals = critical_path(run)
+        _add(path, seconds_by(intervals, run.places), 1 / len(runs))
+        _add(blamed, bottlenecks(run, intervals), 1 / len(runs))
+    return Summary(
+        makespan_s=sum(run.makespan for run in runs) / max(1, len(runs)),
+        threads=sum(runs[0].threads.values()) if runs else 0,
+        runs=len(runs),
+        breakdown=breakdown,
+        path=path,
+        bottlenecks=blamed,
+        moved_bytes=sum(map(moved_bytes, runs)) / max(1, len(runs)),
+        replayed=mean([replay(run) for run in runs]),
+        graphs=graph_times(runs),
+    )
+
+
+def moved_bytes(run: Run, worker: str | None = None) -> float:
+    """Return the bytes that workers fetched from each other (or one of them), as Dask estimates them."""
+    if worker is None:
+        return float(run.moved.sum())
+    node = run.node(worker)
+    return float(run.moved[(run.fetches.receiver == node) | (run.fetches.sender == node)].sum())
+
+
+def without_places(cells: Mapping[tuple[Label, str], float]) -> dict[Label, float]:
+    """Sum the seconds of each cause, or bottleneck, whatever the place."""
+    total: defaultdict[Label, float] = defaultdict(float)
+    for (label, _), seconds in cells.items():
+        total[label] += seconds
+    return dict(total)
+
+
+def hosts(cells: Mapping[tuple[Label, str], float], label: Label) -> list[tuple[str, float]]:
+    """Return the hosts that a cause's seconds are about, most first. A pair counts for both of its ends."""
+    total: defaultdict[str, float] = defaultdict(float)
+    for (other, place), seconds in cells.items():
+        if other == label:
+            for host in place.split(" < "):
+                total[host] += seconds
+    return sorted(total.items(), key=lambda item: -item[1])
+
+
+def _ranked(cells: ByBottleneck) -> Ranked:
+    order = sorted(without_places(cells).items(), key=lambda item: -item[1])
+    return [(bottleneck, hosts(cells, bottleneck)[0][0], seconds) for bottleneck, seconds in order]
+
+
+def _add(
+    total: dict[tuple[Label, str], float], cells: Mapping[tuple[Label, str], float], weight: float
+) -> None:
+    for cell, seconds in cells.items():
+        total[cell] += seconds * weight
+
+
+def _placement_as_link(cells: ByBottleneck) -> dict[tuple[Bottleneck, str], float]:
+    """Count the time of avoidable data as the links'."""
+    total: defaultdict[tuple[Bottleneck, str], float] = defaultdict(float)
+    for (bottleneck, place), seconds in cells.items():
+        total[LINK if bottleneck is PLACEMENT else bottleneck, place] += seconds
+    return dict(total)
+
+
+def _minus(
+    new: Mapping[tuple[Label, str], float], old: Mapping[tuple[Label, str], float]
+) -> dict[tuple[Label, str], float]:
+    return {cell: new.get(cell, 0.0) - old.get(cell, 0.0) for cell in {**new, **old}}

@@ -1,0 +1,1 @@
+"""A cause for each second of each thread."""

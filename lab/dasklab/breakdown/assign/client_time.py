@@ -1,0 +1,67 @@
+"""What the client did: which cause a moment has in which nothing was left to compute.
+
+The client's calls and graphs overlap (a compute call builds a graph, sends it and waits), so the most
+specific one counts: data that moves, then the stages of a graph, then the wait for results. What is left is
+the user's code. Without recorded calls (trials of the lab time one call from outside) what follows the last
+task is the wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.causes import BUILD, GATHER, PLAN, RESULT, SCATTER, UPLOAD, USER, Cause
+from dasklab.breakdown.model.run import Run
+
+Span = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True)
+class ClientTime:
+    """The client's causes over time."""
+
+    run: Run
+
+    @cached_property
+    def spans(self) -> dict[Cause, Span]:
+        """When each cause may apply, the most specific one first."""
+        run = self.run
+        begin, departure, arrival, ready = (
+            np.array(column, float).reshape(-1)
+            for column in (
+                [graph.begin for graph in run.graphs],
+                [graph.sent for graph in run.graphs],
+                [graph.received for graph in run.graphs],
+                [graph.received + graph.materialise + graph.order + graph.state for graph in run.graphs],
+            )
+        )
+        return {
+            SCATTER: run.calls.of_kind("scatter"),
+            GATHER: run.calls.of_kind("gather"),
+            PLAN: (arrival, ready),
+            UPLOAD: (departure, arrival),
+            BUILD: (begin, departure),
+            RESULT: run.calls.of_kind("sync", "wait") if len(run.calls.start) else self._after_last_task(),
+        }
+
+    def _after_last_task(self) -> Span:
+        last = self.run.tasks.handled.max(initial=-np.inf)
+        return np.array([last]), np.array([self.run.stop])
+
+    @cached_property
+    def changes(self) -> Floats:
+        """Times at which the cause may change."""
+        return np.unique(np.concatenate([end for span in self.spans.values() for end in span]))
+
+    def cause_at(self, time: Floats) -> Codes:
+        """Return the code of the cause at some times."""
+        codes = np.full(len(time), USER.code)
+        for cause, (start, stop) in reversed(self.spans.items()):
+            starts = np.searchsorted(np.sort(start), time, side="right")
+            stops = np.searchsorted(np.sort(stop), time, side="right")
+            codes = np.where(starts > stops, cause.code, codes)
+        return codes

@@ -1,0 +1,116 @@
+"""Why a thread without a task had none: what the rest of the cluster was doing at that time.
+
+In this order: the scheduler knew of no unfinished task (then the client's time says why); another worker
+had more tasks than threads (that worker is the place, the most crowded one if there are several); the
+scheduler kept tasks back; no further task could run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dasklab.breakdown.assign.client_time import ClientTime
+from dasklab.breakdown.model.arrays import Codes, Floats, expand
+from dasklab.breakdown.model.causes import CAUSES, NOTHING, PLAN, QUEUE
+from dasklab.breakdown.model.intervals import Windows
+from dasklab.breakdown.model.run import CLIENT_CODE, NONE, SCHEDULER_CODE, Run
+from dasklab.breakdown.model.steps import Steps, value_at
+
+IDLE, BY_CLIENT = -1, -2  # kinds of gaps on a path that are not the arrival of a graph
+
+
+@dataclass(frozen=True)
+class IdleReasons:
+    """Answers for one run why threads were idle."""
+
+    run: Run
+
+    def explain(self, windows: Windows, rows: Codes, worker: Codes, start: Floats, stop: Floats) -> None:
+        """Add idle time to some windows.
+
+        Args:
+            worker: whose thread was idle; ``NONE`` for the critical path, which belongs to no worker.
+            start, stop: the idle time of each window.
+        """
+        index, start, stop = self._split(start, stop)
+        rows, worker = rows[index], worker[index]
+        unfinished, queued = value_at(self.run.unfinished, start), value_at(self.run.queued, start)
+        crowded = self._most_crowded(worker, start)
+        is_client, has_crowded = unfinished == 0, crowded != NONE
+        is_queue = ~is_client & (has_crowded | (queued > 0))
+        is_nothing = ~is_client & ~is_queue
+        for mask, cause, place in (
+            (is_queue, QUEUE, np.where(has_crowded, crowded, SCHEDULER_CODE)),
+            (is_nothing, NOTHING, worker),
+        ):
+            windows.add(rows[mask], start[mask], stop[mask], cause, place[mask])
+        self._explain_client(windows, rows[is_client], start[is_client], stop[is_client])
+
+    def explain_gaps(self, windows: Windows, kind: Codes) -> None:
+        """Fill gaps on the critical path.
+
+        Args:
+            kind: of each window the graph whose arrival ended it; ``BY_CLIENT`` where the client alone was at
+                work, ``IDLE`` where the reason is the state of the cluster.
+        """
+        rows, low, high = np.arange(len(kind)), windows.low, windows.high
+        idle = rows[kind == IDLE]
+        self.explain(windows, idle, np.full(len(idle), NONE), low[idle], high[idle])
+        arrival = np.array([*(graph.received for graph in self.run.graphs), np.inf])[np.maximum(kind, -1)]
+        arrival = np.clip(np.where(kind >= 0, arrival, np.inf), low, high)
+        client = rows[kind != IDLE]
+        index, start, stop = self._split(low[client], arrival[client])
+        self._explain_client(windows, client[index], start, stop)
+        windows.add(client, arrival[client], high[client], PLAN, np.full(len(client), SCHEDULER_CODE))
+
+    def _explain_client(self, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
+        codes = self.client.cause_at(start)
+        for code in np.unique(codes).tolist():
+            mask = codes == code
+            place = np.full(int(mask.sum()), SCHEDULER_CODE if code == PLAN.code else CLIENT_CODE)
+            windows.add(rows[mask], start[mask], stop[mask], CAUSES[code], place)
+
+    @cached_property
+    def client(self) -> ClientTime:
+        return ClientTime(self.run)
+
+    def _split(self, start: Floats, stop: Floats) -> tuple[Codes, Floats, Floats]:
+        """Cut intervals where a reason changes: the interval that each piece is of, and its ends."""
+        times = self._changes
+        first = np.searchsorted(times, start, side="right")
+        last = np.maximum(np.searchsorted(times, stop), first)
+        index, change = expand(first, last)
+        index = np.concatenate([np.arange(len(start)), index])
+        begins = np.concatenate([start, times[change]])
+        order = np.lexsort((begins, index))
+        index, begins = index[order], begins[order]
+        follows = np.append(index[1:] == index[:-1], False) if len(index) else np.zeros(0, bool)
+        return index, begins, np.where(follows, np.append(begins[1:], 0.0)[: len(begins)], stop[index])
+
+    @cached_property
+    def _changes(self) -> Floats:
+        """Times at which a reason may change: what is unfinished or queued, and which workers are crowded."""
+        steps = [
+            Steps(s.time, (s.value > 0).astype(np.int64)) for s in (self.run.unfinished, self.run.queued)
+        ]
+        steps += [
+            Steps(load.time, (load.value > self._threads(worker)).astype(np.int64))
+            for worker, load in self.run.load.items()
+        ]
+        changed = [step.time[np.diff(step.value, prepend=0) != 0] for step in steps]
+        return np.unique(np.concatenate([*changed, self.client.changes]))
+
+    def _threads(self, worker: int) -> int:
+        return self.run.threads[self.run.places.nodes[worker]]
+
+    def _most_crowded(self, worker: Codes, time: Floats) -> Codes:
+        """Return the other worker with most tasks beyond its threads; ``NONE`` if there is none."""
+        most, place = np.zeros(len(time), np.int64), np.full(len(time), NONE)
+        for other, load in self.run.load.items():
+            excess = value_at(load, time) - self._threads(other)
+            more = (excess > most) & (worker != other)
+            most, place = np.where(more, excess, most), np.where(more, other, place)
+        return place

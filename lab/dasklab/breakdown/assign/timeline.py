@@ -1,0 +1,129 @@
+"""Walk the stages of many tasks backwards at once: where each timeline begins, and the causes of its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasklab.breakdown.assign.transfers import explain_data, split
+from dasklab.breakdown.model.arrays import Codes, Floats, Mask
+from dasklab.breakdown.model.intervals import Windows
+from dasklab.breakdown.model.run import NONE, SCHEDULER_CODE, Run
+from dasklab.breakdown.model.stages import (
+    CHOICE,
+    Process,
+    Rule,
+    Stage,
+    stages_after_stop,
+    stages_before_start,
+)
+
+TIMER_S = 0.005  # Dask's longest interval between two batches; workers have 2 ms
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Where the timeline of each task begins, and the task that ended there (``NONE``: another event)."""
+
+    begin: Floats
+    trigger: Codes
+
+
+class Walk:
+    """Moments that are moved backwards from stamp to stamp, one for each task."""
+
+    def __init__(self, begin: Floats) -> None:
+        self.begin = begin
+
+    def back_to(self, stamp: Floats) -> tuple[Mask, Floats, Floats]:
+        """Go back to a stamp, where it was taken and is earlier.
+
+        Returns:
+            Which walks moved, and from where to where (start, stop) in time.
+        """
+        moved = stamp < self.begin
+        stop, self.begin = self.begin, np.where(moved, stamp, self.begin)
+        return moved, self.begin, stop
+
+
+def origins(run: Run) -> Origins:
+    """Find where each task's timeline begins."""
+    walk = Walk(run.tasks.start)
+    for stage in stages_before_start():
+        walk.back_to(run.tasks.stamps[stage.begin])
+    trigger = _triggers(run)
+    has = trigger != NONE
+    walk.back_to(np.where(has, run.tasks.stamps[CHOICE.begin][trigger], np.nan))
+    for stage in stages_after_stop():
+        walk.back_to(np.where(has, run.tasks.stamps[stage.begin][trigger], np.nan))
+    return Origins(walk.begin, trigger)
+
+
+def _triggers(run: Run) -> Codes:
+    """Return the trigger of each task, unless it is the task itself or the choice was not recorded."""
+    itself = run.tasks.trigger == np.arange(len(run.tasks))
+    return np.where(itself | np.isnan(run.tasks.stamps[CHOICE.end]), NONE, run.tasks.trigger)
+
+
+def report_begins(run: Run) -> Floats:
+    """Find for each task where the walk back from its handled report ends: at the end of the task."""
+    walk = Walk(run.tasks.handled)
+    for stage in stages_after_stop():
+        walk.back_to(run.tasks.stamps[stage.begin])
+    return walk.begin
+
+
+def explain_before(run: Run, windows: Windows) -> None:
+    """Add to each window the timeline of its task up to the task's start, as far as it lies within."""
+    task = windows.task
+    rows = np.arange(len(task))
+    walk = Walk(run.tasks.start[task])
+    for stage in stages_before_start():
+        _step(run, windows, rows, task, stage, walk)
+    trigger = _triggers(run)[task]
+    has = trigger != NONE
+    moved, start, stop = walk.back_to(np.where(has, run.tasks.stamps[CHOICE.begin][trigger], np.nan))
+    scheduler = np.full(moved.sum(), SCHEDULER_CODE)
+    windows.add(rows[moved], start[moved], stop[moved], CHOICE.causes[0], scheduler)
+    after = Walk(walk.begin[has])
+    for stage in stages_after_stop():
+        _step(run, windows, rows[has], trigger[has], stage, after)
+
+
+def explain_after(run: Run, windows: Windows) -> None:
+    """Add to each window what happened from the end of its task until the window's end."""
+    walk = Walk(windows.high)
+    for stage in stages_after_stop():
+        _step(run, windows, np.arange(len(windows.high)), windows.task, stage, walk)
+
+
+def _step(run: Run, windows: Windows, rows: Codes, task: Codes, stage: Stage, walk: Walk) -> None:
+    """Go back through one stage, and add its time to the windows.
+
+    Args:
+        rows: windows, one for each walk.
+        task: the tasks whose stages these are; not those of the windows, where they triggered them.
+    """
+    moved, start, stop = walk.back_to(run.tasks.stamps[stage.begin][task])
+    rows, task, start, stop = rows[moved], task[moved], start[moved], stop[moved]
+    worker = run.tasks.worker[task]
+    scheduler = np.full(len(task), SCHEDULER_CODE)
+    place, peer = (scheduler, worker) if stage.place is Process.SCHEDULER else (worker, scheduler)
+    if stage.rule is Rule.WHOLE:
+        windows.add(rows, start, stop, stage.causes[0], place)
+    elif stage.rule is Rule.DATA:
+        explain_data(run, windows, rows, start, stop)
+    elif stage.rule is Rule.HELD:
+        late, timer = stage.causes
+        free = np.minimum(np.fmax(start, run.tasks.stamps[stage.due][task]), stop)
+        timer_start = np.minimum(free, np.maximum(start, free - TIMER_S))
+        windows.add(rows, free, stop, late, place)
+        windows.add(rows, timer_start, free, timer, place)
+        windows.add(rows, start, timer_start, late, place)
+    else:
+        sender_cause, wire, receiver_cause = stage.causes
+        parts = split(run, peer, place, start, stop)
+        windows.add(rows, start, parts.left, sender_cause, peer)
+        windows.add(rows, parts.left, parts.taken_up, wire, run.places.pair(place, peer))
+        windows.add(rows, parts.taken_up, stop, receiver_cause, place)

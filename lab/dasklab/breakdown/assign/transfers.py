@@ -1,0 +1,171 @@
+"""What a task that waits for data waits for: the stages of transfers, and the gaps between them.
+
+At each moment the task waits for the fetch that completes last among those under way, because only then can
+it start. Walking backwards, the fetches are visited by their end, the latest first; each explains the time
+from its start to its end, as far as no later one has explained it. Time that no fetch of the task explains
+was spent waiting for another fetch of the same worker (Dask limits how many run at once), or else the worker
+was late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasklab.breakdown.model.arrays import Codes, Floats, Mask, expand, least_before, pairs
+from dasklab.breakdown.model.causes import LAG, PEER, RECEIVED, SERIALISE, WIRE, Cause
+from dasklab.breakdown.model.intervals import NO_TASK, Intervals, Windows
+from dasklab.breakdown.model.run import Run
+
+
+@dataclass(frozen=True)
+class Split:
+    """Moments that divide the time between two processes: the sender's, the wire's, the receiver's."""
+
+    left: Floats
+    taken_up: Floats
+
+
+def split(
+    run: Run,
+    source: Codes,
+    target: Codes,
+    start: Floats,
+    stop: Floats,
+    first: Floats | None = None,
+    last: Floats | None = None,
+) -> Split:
+    """Divide the time between ``start`` (written at the source) and ``stop`` (handled at the target).
+
+    Args:
+        first, last: when packets showed the bytes on the wire; NaN, or nothing, where no capture did.
+    """
+    _, idle = run.busy.around(source, start)
+    free, _ = run.busy.around(target, stop)
+    if first is not None:
+        idle = np.where(np.isnan(first), idle, first)
+    if last is not None:
+        free = np.where(np.isnan(last), free, last)
+    taken_up = np.minimum(np.maximum(start, free), stop)
+    return Split(np.minimum(np.maximum(start, np.minimum(idle, stop)), taken_up), taken_up)
+
+
+def explain_data(run: Run, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
+    """Add the intervals of a wait for data to some windows.
+
+    Args:
+        rows: the windows; each belongs to a task.
+        start, stop: when the task had arrived and when all its data was there.
+    """
+    question, fetch = _fetches_of(run, windows.task[rows])
+    order = np.lexsort((-run.fetches.stop[fetch], question))
+    question, fetch = question[order], fetch[order]
+    low, high = start[question], stop[question]
+    begin = least_before(question, run.fetches.start[fetch], high)
+    end = np.maximum(low, run.fetches.stop[fetch])
+    explain_fetches(run, windows, rows[question], fetch, low, np.minimum(begin, end))
+    earliest = stop.copy()
+    np.minimum.at(earliest, question, run.fetches.start[fetch])
+    _explain_rest(
+        run,
+        windows,
+        np.concatenate([rows[question], rows]),
+        np.concatenate([end, start]),
+        np.concatenate([begin, earliest]),
+    )
+
+
+def explain_fetches(
+    run: Run, windows: Windows, rows: Codes, fetch: Codes, start: Floats, stop: Floats
+) -> None:
+    """Add the stages of fetches to some windows, as far as they lie between two moments."""
+    fetches = run.fetches
+    receiver, sender = fetches.receiver[fetch], fetches.sender[fetch]
+    begin, end = fetches.start[fetch], fetches.stop[fetch]
+    incoming, outgoing = run.places.pair(receiver, sender), run.places.pair(sender, receiver)
+    busy = fetches.busy[fetch]
+
+    def add(first: Floats, last: Floats, cause: Cause, place: Codes, some: Mask = ~busy) -> None:
+        index = np.flatnonzero(some)
+        clipped = np.maximum(first, start)[index], np.minimum(last, stop)[index]
+        windows.add(rows[index], *clipped, cause, place[index])
+
+    add(begin, end, PEER, incoming, busy)
+    served = np.clip(np.fmax(fetches.serve_start[fetch], begin), begin, end)
+    packed = np.minimum(served + fetches.serialise_s[fetch], end)
+    complete = np.maximum(packed, end - fetches.deserialise_s[fetch])
+    request = split(run, receiver, sender, begin, served)
+    add(begin, request.left, RECEIVED, outgoing)
+    add(request.left, request.taken_up, WIRE, outgoing)
+    add(request.taken_up, served, PEER, outgoing)
+    add(served, packed, SERIALISE, sender)
+    data = split(run, sender, receiver, packed, complete, fetches.first[fetch], fetches.last[fetch])
+    add(packed, data.left, PEER, incoming)
+    add(data.left, data.taken_up, WIRE, incoming)
+    add(data.taken_up, complete, RECEIVED, incoming)
+    add(complete, end, SERIALISE, receiver)
+
+
+def fetch_stages(run: Run) -> tuple[Intervals, Codes]:
+    """Return the stages of all fetches, in the order of the fetches.
+
+    Returns:
+        The intervals; where those of each fetch begin, and at last their number.
+    """
+    rows = np.arange(len(run.fetches))
+    start, stop = run.fetches.start, run.fetches.stop
+    windows = Windows(np.full(len(rows), NO_TASK), start, stop, rows)
+    explain_fetches(run, windows, rows, rows, start, stop)
+    stages = windows.intervals()
+    return stages, np.searchsorted(stages.lane, np.arange(len(rows) + 1))
+
+
+def _fetches_of(run: Run, task: Codes) -> tuple[Codes, Codes]:
+    """Return pairs of a position in ``task`` and a fetch that brought some of its data, each once."""
+    question, need = pairs(run.needs.task, task)
+    request = run.tasks.worker[run.needs.task[need]] * len(run.keys) + run.needs.key[need]
+    owner = run.fetches.receiver[run.delivered.fetch] * len(run.keys) + run.delivered.key
+    index, delivered = pairs(owner, request)
+    unique = np.unique(question[index] * len(run.fetches) + run.delivered.fetch[delivered])
+    return unique // max(1, len(run.fetches)), unique % max(1, len(run.fetches))
+
+
+def _explain_rest(run: Run, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
+    """Explain time in which a task needed data and none of its own fetches was under way."""
+    start, stop = np.maximum(start, windows.low[rows]), np.minimum(stop, windows.high[rows])
+    some = stop > start
+    rows, start, stop = rows[some], start[some], stop[some]
+    worker = run.tasks.worker[windows.task[rows]]
+    question, fetch = _fetches_between(run, worker, start, stop)
+    order = np.lexsort((-run.fetches.stop[fetch], question))
+    question, fetch = question[order], fetch[order]
+    low, end = start[question], np.maximum(start[question], run.fetches.stop[fetch])
+    begin = least_before(question, run.fetches.start[fetch], stop[question])
+    explain_fetches(run, windows, rows[question], fetch, low, np.minimum(begin, end))
+    # after a peer answered that it is busy, Dask waits before it asks again
+    busy = run.fetches.busy[fetch]
+    pair = run.places.pair(run.fetches.receiver[fetch], run.fetches.sender[fetch])
+    for cause, mask, place in ((PEER, busy, pair), (LAG, ~busy, worker[question])):
+        windows.add(rows[question[mask]], end[mask], begin[mask], cause, place[mask])
+    earliest = stop.copy()
+    np.minimum.at(earliest, question, run.fetches.start[fetch])
+    windows.add(rows, start, earliest, LAG, worker)
+
+
+def _fetches_between(run: Run, worker: Codes, start: Floats, stop: Floats) -> tuple[Codes, Codes]:
+    """Return pairs of a position in ``worker`` and a fetch of that worker that was under way meanwhile."""
+    questions, matches = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for node in np.unique(worker).tolist():
+        mine = np.flatnonzero(worker == node)
+        fetch = np.flatnonzero(run.fetches.receiver == node)
+        fetch = fetch[np.argsort(run.fetches.start[fetch], kind="stable")]
+        begins = run.fetches.start[fetch]
+        # a fetch that began earlier may still be under way: ends so far never decrease
+        ends = np.maximum.accumulate(run.fetches.stop[fetch]) if len(fetch) else begins
+        first, last = np.searchsorted(ends, start[mine], "right"), np.searchsorted(begins, stop[mine])
+        row, position = expand(first, last)
+        under_way = run.fetches.stop[fetch[position]] > start[mine[row]]
+        questions.append(mine[row[under_way]])
+        matches.append(fetch[position[under_way]])
+    return np.concatenate(questions), np.concatenate(matches)

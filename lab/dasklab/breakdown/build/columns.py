@@ -1,0 +1,210 @@
+"""Build a run from the rows of its tables: names become codes, and what belongs together is joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask.utils import key_split
+
+from dasklab.breakdown.build.gather_evidence import gather_evidence
+from dasklab.breakdown.model.arrays import Codes, Floats, expand, floats, last_before, pairs, positions
+from dasklab.breakdown.model.interval_sets import IntervalSets
+from dasklab.breakdown.model.run import (
+    CLIENT,
+    NONE,
+    SCHEDULER,
+    Calls,
+    Delivered,
+    Fetches,
+    Graph,
+    Needs,
+    Run,
+    Tasks,
+)
+from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS
+from dasklab.breakdown.model.steps import Steps, steps
+from dasklab.records.recorder.layout import SEPARATOR
+
+# States of a task that the scheduler knows and that is not done.
+OPEN = ("waiting", "queued", "no-worker", "processing")
+ROUNDING_S = 1e-6  # of recorded stamps
+GRAPH_COLUMNS = ("begin", "sent", "received", "materialise", "order", "state")
+
+
+def build_run(tables: Mapping[str, pd.DataFrame]) -> Run:
+    """Build a run.
+
+    Args:
+        tables: the run's rows of ``records.schema.TABLES``, with all times on one clock.
+    """
+    about = tables["runs"].iloc[0]
+    start, stop = float(about.start_s), float(about.stop_s)
+    tasks, needs, fetches = tables["tasks"], tables["needs"], tables["fetches"]
+    tasks = tasks[(tasks.start_s < stop) & (tasks.stop_s > start)].sort_values("start_s", kind="stable")
+    threads = _threads(tables["workers"], tasks)
+    nodes = {name: code for code, name in enumerate((CLIENT, SCHEDULER, *threads))}
+    fetches = fetches[fetches.receiver.isin(nodes) & fetches.sender.isin(nodes)]
+    requested, texts = pd.factorize(fetches["keys"].to_numpy(object))
+    lists = [text.split(SEPARATOR) for text in texts]
+    every = [
+        tasks.key.to_numpy(object),
+        needs.needed.to_numpy(object),
+        np.array(list(chain.from_iterable(lists)), object),
+    ]
+    keys = pd.Index(pd.unique(np.concatenate(every)), dtype=object)
+    busy = tables["busy"][tables["busy"].node.isin(nodes)]
+    unfinished, queued = (
+        _counts(tables["transitions"]) if len(tables["transitions"]) else _from_stages(tables["tasks"])
+    )
+    columns = _tasks(tasks, nodes, keys)
+    prefixes = [str(key_split(key)) for key in keys]
+    return Run(
+        number=int(about.run),
+        start=start,
+        stop=stop,
+        threads=threads,
+        keys=[str(key) for key in keys],
+        tasks=columns,
+        needs=_needs(needs, columns, nodes, keys),
+        fetches=_fetches(fetches, nodes),
+        delivered=_delivered(requested, lists, keys),
+        busy=IntervalSets(_codes(busy.node, nodes), floats(busy.start_s), floats(busy.stop_s)),
+        unfinished=unfinished,
+        queued=queued,
+        warmup=bool(about.warmup),
+        graphs=[_graph(row) for row in complete_graphs(tables["graphs"]).to_dict("records")],
+        calls=_calls(tables["calls"]),
+        evidence=gather_evidence(tables, tasks, keys, nodes, prefixes, start, stop),
+        prefixes=prefixes,
+        joined=_moments(tables["workers"], "joined_s"),
+        left=_moments(tables["workers"], "left_s"),
+    )
+
+
+def _threads(workers: pd.DataFrame, tasks: pd.DataFrame) -> dict[str, int]:
+    """Return the number of threads of each worker; of one that left, those that it used."""
+    threads = {str(name): int(count) for name, count in zip(workers.worker, workers.threads, strict=True)}
+    used = tasks.groupby("worker").thread.nunique()
+    return threads | {str(name): int(count) for name, count in used.items() if name not in threads}
+
+
+def _moments(workers: pd.DataFrame, column: str) -> dict[str, float]:
+    some = workers[workers[column].notna()]
+    return {str(name): float(time) for name, time in zip(some.worker, some[column], strict=True)}
+
+
+def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) -> Tasks:
+    key = positions(keys, rows.key)
+    stamps = {name: floats(rows[f"{name}_s"]) for name in (*STAMPS, *DUE_STAMPS)}
+    handled = np.where(np.isnan(stamps["handled"]), stamps["stop"], stamps["handled"])
+    triggers = positions(keys, rows.trigger.astype(object))
+    return Tasks(
+        key=key,
+        worker=_codes(rows.worker, nodes),
+        thread=rows.thread.fillna(0).to_numpy(np.int64),
+        stamps=stamps,
+        trigger=last_before(key, handled, triggers, stamps["decided"] + ROUNDING_S),
+        disk_s=np.nan_to_num(floats(rows.disk_s)),
+        nbytes=np.nan_to_num(floats(rows.nbytes)),
+    )
+
+
+def _needs(rows: pd.DataFrame, tasks: Tasks, nodes: Mapping[str, int], keys: pd.Index[str]) -> Needs:
+    """Join needs with the tasks that have them: by key and worker."""
+    dependent = positions(keys, rows.key)
+    worker = rows.worker.map(nodes).fillna(NONE).to_numpy(np.int64)
+    some = (dependent != NONE) & (worker != NONE)
+    rows, dependent, worker = rows[some], dependent[some], worker[some]
+    row, task = pairs(tasks.key * len(nodes) + tasks.worker, dependent * len(nodes) + worker)
+    holders = rows.holders.to_numpy(object)
+    return Needs(
+        task=task,
+        key=positions(keys, rows.needed)[row],
+        nbytes=np.nan_to_num(floats(rows.nbytes))[row],
+        holders=holders[row].tolist(),
+    )
+
+
+def _fetches(rows: pd.DataFrame, nodes: Mapping[str, int]) -> Fetches:
+    nothing = np.full(len(rows), np.nan)
+    return Fetches(
+        receiver=_codes(rows.receiver, nodes),
+        sender=_codes(rows.sender, nodes),
+        start=floats(rows.start_s),
+        stop=floats(rows.stop_s),
+        busy=(rows.status == "busy").to_numpy(bool),
+        serve_start=floats(rows.serve_start_s),
+        serialise_s=np.nan_to_num(floats(rows.serialise_s)),
+        deserialise_s=np.nan_to_num(floats(rows.deserialise_s)),
+        first=nothing,
+        last=nothing,
+    )
+
+
+def _delivered(requested: Codes, lists: Sequence[Sequence[str]], keys: pd.Index[str]) -> Delivered:
+    """Return which fetch was for which key.
+
+    Args:
+        requested: for each fetch the position in ``lists`` of what it was for.
+    """
+    ends = np.cumsum([len(names) for names in lists], dtype=np.int64)
+    codes = positions(keys, np.array(list(chain.from_iterable(lists)), object))
+    begins = np.append(0, ends[:-1])[: len(ends)]
+    fetch, position = expand(begins[requested], ends[requested])
+    return Delivered(fetch, codes[position])
+
+
+def complete_graphs(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return graphs in order of their arrival; one of which only the arrival is known began then."""
+    rows = rows.sort_values("received_s", kind="stable")
+    return rows.assign(
+        begin_s=rows.begin_s.fillna(rows.received_s), sent_s=rows.sent_s.fillna(rows.received_s)
+    )
+
+
+def _graph(row: Mapping[Any, Any]) -> Graph:
+    seconds = {name: float(row[f"{name}_s"]) for name in GRAPH_COLUMNS}
+    return Graph(**seconds, tasks=int(row["tasks"]), nbytes=int(row["nbytes"]))
+
+
+def _calls(rows: pd.DataFrame) -> Calls:
+    return Calls(rows.kind.tolist(), floats(rows.start_s), floats(rows.stop_s))
+
+
+def _counts(transitions: pd.DataFrame) -> tuple[Steps, Steps]:
+    """Return how many tasks the scheduler knew that were not done, and how many it kept back, over time."""
+    time, (key, _) = floats(transitions.time_s), pd.factorize(transitions.key)
+    order = np.lexsort((time, key))
+    key, time, finish = key[order], time[order], transitions.finish.to_numpy()[order]
+    follows = np.append(False, key[1:] == key[:-1]) if len(key) else np.zeros(0, bool)
+
+    def count(states: tuple[str, ...]) -> Steps:
+        inside = np.isin(finish, states).astype(np.int64)
+        before = np.where(follows, np.append(0, inside[:-1])[: len(inside)], 0)
+        return steps(time, inside - before)
+
+    return count(OPEN), count(("queued",))
+
+
+def _from_stages(tasks: pd.DataFrame) -> tuple[Steps, Steps]:
+    """Return the same numbers from the stages of tasks."""
+    waiting, queued, decided, handled = (
+        floats(tasks[name]) for name in ("waiting_s", "queued_s", "decided_s", "handled_s")
+    )
+    return _between(np.fmin(waiting, decided), handled), _between(queued, decided)
+
+
+def _between(begin: Floats, end: Floats) -> Steps:
+    """Return how many of some stretches of time contain each moment; one without an end goes on."""
+    real = ~np.isnan(begin)
+    begin, end = begin[real], end[real]
+    end = end[~np.isnan(end)]
+    return steps(np.concatenate([begin, end]), np.repeat([1, -1], [len(begin), len(end)]))
+
+
+def _codes(names: pd.Series[str], nodes: Mapping[str, int]) -> Codes:
+    return np.asarray(names.map(nodes), np.int64)

@@ -1,0 +1,182 @@
+"""Collect the evidence of a run from the rows of its tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from dasklab.breakdown.model.arrays import Codes, Floats, floats, last_before, positions
+from dasklab.breakdown.model.evidence import CpuUse, Evidence
+from dasklab.breakdown.model.interval_sets import IntervalSets
+
+NONE = -1
+NOT_LOST = (
+    "client-releases-keys",
+    "cancel-key",
+    "task-finished",
+    "update-graph",
+)  # reasons to release a result
+CPU_S, WAITING_S = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
+CLOCK_S = 1e-4  # a task waits only after it started
+
+
+def gather_evidence(
+    tables: Mapping[str, pd.DataFrame],
+    tasks: pd.DataFrame,
+    keys: pd.Index[str],
+    nodes: Mapping[str, int],
+    prefixes: Sequence[str],
+    start: float,
+    end: float,
+) -> Evidence:
+    """Collect the evidence of a run.
+
+    Args:
+        tables: rows of the run, on one clock.
+        tasks: those that the run keeps, in its order.
+        keys: the run's keys, by code.
+        nodes: codes of processes by name.
+        prefixes: for each key what is computed.
+        start, end: when the run began and ended.
+    """
+    waits = tables["waits"]
+    row = _waiting_task(waits, tasks, keys)
+    locks = (row != NONE) & ~waits.kind.isin(("Client", "held")).to_numpy(bool)
+    nested = (row != NONE) & (waits.kind == "Client").to_numpy(bool)
+    begins, stops = floats(waits.start_s), floats(waits.stop_s)
+    seceded = floats(tasks.seceded_s)
+    left_thread = np.flatnonzero(~np.isnan(seceded))
+    return Evidence(
+        locks=IntervalSets(row[locks], begins[locks], stops[locks]),
+        holding=_holding(waits, row),
+        nested=IntervalSets(
+            np.concatenate([row[nested], left_thread]),
+            np.concatenate([begins[nested], seceded[left_thread]]),
+            np.concatenate([stops[nested], floats(tasks.stop_s)[left_thread]]),
+        ),
+        collections=_by_node(tables["pauses"], nodes),
+        paused=_paused(tables["events"], nodes, end),
+        actors=_of_all(tables["actor_calls"]),
+        cpu=_cpu(tables["cpu"], nodes) or _cpu_of_run(tables["metrics"], nodes, (start, end)),
+        idle_share=_idle_share(tables["metrics"], tasks, keys, prefixes),
+        again=_again(tables["events"], tasks, keys),
+    )
+
+
+def _waiting_task(waits: pd.DataFrame, tasks: pd.DataFrame, keys: pd.Index[str]) -> Codes:
+    """Return for each wait the row of the task: the last one of that key that had started."""
+    key, wait_key = positions(keys, tasks.key), positions(keys, waits.key)
+    started = last_before(key, floats(tasks.start_s), wait_key, floats(waits.start_s) + CLOCK_S)
+    return np.where(wait_key == NONE, NONE, started)
+
+
+def _holding(waits: pd.DataFrame, row: Codes) -> IntervalSets:
+    """Return when tasks held a lock while others waited for it, most of the time at least."""
+    name, _ = pd.factorize(waits["name"])
+    start, stop = floats(waits.start_s), floats(waits.stop_s)
+    waiting = ~waits.kind.isin(("Client", "held")).to_numpy(bool)
+    waits_for = IntervalSets(name[waiting], start[waiting], stop[waiting])
+    contended = waits_for.within(name, start, stop) > (stop - start) / 2
+    holds = (waits.kind == "held").to_numpy(bool) & contended & (row != NONE)
+    return IntervalSets(row[holds], start[holds], stop[holds])
+
+
+def _by_node(rows: pd.DataFrame, nodes: Mapping[str, int]) -> IntervalSets:
+    rows = rows[rows.node.isin(nodes)]
+    return IntervalSets(np.asarray(rows.node.map(nodes), np.int64), floats(rows.start_s), floats(rows.stop_s))
+
+
+def _of_all(rows: pd.DataFrame) -> IntervalSets:
+    return IntervalSets(np.zeros(len(rows), np.int64), floats(rows.start_s), floats(rows.stop_s))
+
+
+def _paused(events: pd.DataFrame, nodes: Mapping[str, int], end: float) -> IntervalSets:
+    """Return when workers were paused: from the change to that status until their next change."""
+    changes = events[(events.kind == "worker-status-change") & events.subject.isin(nodes)]
+    changes = changes.assign(
+        until=changes.groupby("subject").time_s.shift(-1).fillna(end),
+        status=[json.loads(text).get("status") for text in changes.detail],
+    )
+    paused = changes[changes.status == "paused"]
+    return IntervalSets(
+        np.asarray(paused.subject.map(nodes), np.int64), floats(paused.time_s), floats(paused.until)
+    )
+
+
+def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
+    if not samples.waiting_s.any():  # no process ever waited: earlier recorders stored an unknown wait as 0
+        samples = samples.assign(waiting_s=np.nan, loop_waiting_s=np.nan)
+    return {
+        nodes[str(name)]: CpuUse(
+            floats(rows.time_s),
+            floats(rows.cpu_s),
+            floats(rows.waiting_s - rows.loop_waiting_s),
+            floats(rows.loop_waiting_s),
+        )
+        for name, rows in samples.sort_values("time_s").groupby("node")
+        if name in nodes
+    }
+
+
+def _cpu_of_run(
+    metrics: pd.DataFrame, nodes: Mapping[str, int], ends: tuple[float, float]
+) -> dict[int, CpuUse]:
+    """Return the use of CPU where only a sum for the whole run and process is known, as in trials of the lab.
+
+    Its waiting is divided equally among a worker's event loop and its other threads, and over the run.
+    """
+    rows = metrics[metrics.metric.isin((CPU_S, WAITING_S)) & metrics.node.isin(nodes)]
+    sums = rows.pivot_table("value", "node", "metric", "sum", fill_value=0.0).reindex(
+        columns=[CPU_S, WAITING_S], fill_value=0.0
+    )
+    return {
+        nodes[str(node)]: CpuUse(np.array(ends), *(np.array([0.0, s]) for s in (cpu_s, half_s, half_s)))
+        for node, cpu_s, waiting_s in sums.itertuples()
+        for half_s in [waiting_s / 2]
+    }
+
+
+def _idle_share(
+    metrics: pd.DataFrame, tasks: pd.DataFrame, keys: pd.Index[str], prefixes: Sequence[str]
+) -> Floats:
+    """Return for each task which share of the time of its kind on its worker no CPU was used."""
+    parts = metrics.metric.str.split("/")
+    of_tasks = (
+        (parts.str[0] == "execute")
+        & parts.str[-2].isin(("thread-cpu", "thread-noncpu"))
+        & (metrics.node != "scheduler")
+    )
+    rows, parts = metrics[of_tasks], parts[of_tasks]
+    if not len(rows):
+        return np.zeros(len(tasks))
+    table = pd.DataFrame(
+        {
+            "worker": rows.node.to_numpy(object),
+            "prefix": ["/".join(labels[2:-2]) for labels in parts],
+            "activity": parts.str[-2].to_numpy(object),
+            "value": floats(rows.value),
+        }
+    )
+    totals = table.pivot_table("value", ["worker", "prefix"], "activity", "sum", fill_value=0.0)
+    totals = totals.reindex(columns=["thread-cpu", "thread-noncpu"], fill_value=0.0)
+    share = totals["thread-noncpu"] / totals.sum(axis=1).clip(lower=1e-9)
+    own = np.array(prefixes, object)[positions(keys, tasks.key)] if len(tasks) else np.zeros(0, object)
+    index = pd.MultiIndex.from_arrays([tasks.worker.to_numpy(object), own])
+    return floats(share.reindex(index).fillna(0.0))
+
+
+def _again(events: pd.DataFrame, tasks: pd.DataFrame, keys: pd.Index[str]) -> Codes:
+    """Return the rows of tasks that were computed after their result had been lost."""
+    lost = events[(events.kind == "lost") & ~events.detail.isin(NOT_LOST)]
+    if not len(lost):
+        return np.zeros(0, np.int64)
+    when = last_before(
+        positions(keys, lost.subject),
+        floats(lost.time_s),
+        positions(keys, tasks.key),
+        floats(tasks.start_s),
+    )
+    return np.flatnonzero((when != NONE) & tasks.key.isin(lost.subject).to_numpy(bool))

@@ -1,0 +1,124 @@
+"""Tell the computations of a record apart: each compute, persist, or batch of submits is an operation.
+
+An operation is one graph, or several that the same line of the user's code sent one after the other. It
+begins when Dask's client received its first graph, and ends when the call that waited for its results
+returned; without such a call, when the scheduler had handled its last task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dasklab.breakdown.model.arrays import positions
+from dasklab.breakdown.model.run import NONE, Run
+from dasklab.records.assemble import texts
+
+INSIDE_TASKS = "Client-worker-"  # clients of tasks, whose graphs belong to the operation of the task
+BATCH_S = 0.5  # graphs of the same line that are sent within this time of each other are one batch
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A computation of a record.
+
+    Attributes:
+        span: names of its tasks' spans, if they have any.
+        code: the user's line that sent it: file, number, text; empty where it is unknown.
+        start, stop: on the record's clock.
+        tasks: number of tasks that its graphs introduced.
+    """
+
+    number: int
+    span: str
+    code: tuple[str, int, str]
+    start: float
+    stop: float
+    tasks: int
+
+    @property
+    def title(self) -> str:
+        """What a reader recognises: the span, the text of the line, or where it is."""
+        file, line, text = self.code
+        return self.span or text or (f"{file}:{line}" if file else f"operation {self.number}")
+
+
+def operations(run: Run, graphs: pd.DataFrame, introduced: pd.DataFrame) -> list[Operation]:
+    """Return the operations of a run in order.
+
+    Args:
+        graphs: rows of the table of that name, on the run's clock.
+        introduced: which graph introduced which key.
+    """
+    graphs = graphs[~graphs.client.str.startswith(INSIDE_TASKS)].sort_values("begin_s", kind="stable")
+    spans = introduced[introduced.span != ""].groupby("graph").span.first()
+    sizes = introduced.groupby("graph").size()
+    graphs = graphs.assign(
+        span=texts(graphs.graph.map(spans)), size=graphs.graph.map(sizes).astype(float).fillna(0.0)
+    )
+    handled = _handled(run, graphs, introduced)
+    batches = list(_batches(graphs))
+    return [
+        Operation(
+            number=number,
+            span=str(batch.span.iloc[0]),
+            code=_code(batch.iloc[0]),
+            start=float(batch.begin_s.min()),
+            stop=_returned(run, float(batch.begin_s.min()), float(handled.reindex(batch.graph).max())),
+            tasks=int(batch["size"].sum()),
+        )
+        for number, batch in enumerate(batches, start=1)
+    ]
+
+
+def _handled(run: Run, graphs: pd.DataFrame, introduced: pd.DataFrame) -> pd.Series[float]:
+    """Return for each graph when the scheduler had handled its last task, at the earliest its arrival."""
+    code = positions(pd.Index(run.keys), introduced.key)
+    last = np.full(len(run.keys) + 1, np.nan)
+    order = run.tasks.handled_order
+    last[run.tasks.key[order]] = run.tasks.handled[order]
+    ends = pd.Series(last[np.where(code == NONE, len(run.keys), code)]).groupby(introduced.graph).max()
+    return ends.reindex(graphs.graph).fillna(graphs.set_index("graph").received_s)
+
+
+def _batches(graphs: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Group graphs that the same line sent within a short time."""
+    code = texts(graphs.code) + texts(graphs.file) + graphs.line.astype(float).fillna(0.0).astype(str)
+    follows = (
+        (code == code.shift())
+        & (code != "0.0")
+        & (graphs.client == graphs.client.shift())
+        & (graphs.span == graphs.span.shift())
+        & (graphs.begin_s - graphs.sent_s.shift() < BATCH_S)
+    )
+    for _, batch in graphs.groupby((~follows).cumsum(), sort=True):
+        yield batch
+
+
+def _code(row: pd.Series) -> tuple[str, int, str]:
+    if not isinstance(row.file, str) or not row.file:
+        return "", 0, ""
+    return row.file, int(row.line), str(row.code)
+
+
+def _returned(run: Run, begin: float, handled: float) -> float:
+    """Return when the call that waited for an operation returned."""
+    start, stop = run.calls.of_kind("sync")
+    waits = stop[(stop >= handled) & (start <= handled) & (stop > begin)]
+    return float(waits.min()) if len(waits) else max(begin, handled)
+
+
+def total(operations: Sequence[Operation], actor_calls: pd.DataFrame, run: Run) -> tuple[float, float]:
+    """Return when the first operation, scatter or call of an actor began, and the last ended.
+
+    All of the run if there is none, or if they end where they begin, as in a record that was cut off.
+    """
+    scattered = zip(*(times.tolist() for times in run.calls.of_kind("scatter")), strict=True)
+    acted = zip(actor_calls.start_s.tolist(), actor_calls.stop_s.tolist(), strict=True)
+    spans = [*((operation.start, operation.stop) for operation in operations), *scattered, *acted]
+    start = min((start for start, _ in spans), default=run.start)
+    stop = max((stop for _, stop in spans), default=run.start)
+    return (start, stop) if stop > start else (run.start, run.stop)

@@ -1,0 +1,1 @@
+"""What a time breakdown works on: causes, stages, intervals, and the columns of a run."""

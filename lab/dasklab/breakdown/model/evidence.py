@@ -1,0 +1,65 @@
+"""Evidence beside the stages of tasks: what else a record knows of the time between two moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.interval_sets import NO_INTERVALS, IntervalSets
+
+NO_ROWS = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class CpuUse:
+    """How much CPU a process has had, and waited for, until some times (seconds, ever growing).
+
+    Attributes:
+        cpu_s, waiting_s: of all its threads but the event loop's.
+        loop_waiting_s: of the event loop's thread.
+
+    ``waiting_s`` and ``loop_waiting_s`` are NaN where the system does not give them.
+    """
+
+    time: Floats
+    cpu_s: Floats
+    waiting_s: Floats
+    loop_waiting_s: Floats
+
+    def between(self, start: Floats, stop: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return for the time between two moments the three figures, interpolated."""
+        cpu, waiting, loop_waiting = (
+            np.interp(stop, self.time, total) - np.interp(start, self.time, total)
+            for total in (self.cpu_s, self.waiting_s, self.loop_waiting_s)
+        )
+        return cpu, waiting, loop_waiting
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What refines causes.
+
+    Attributes:
+        locks: when tasks (by row) waited for a lock, semaphore, queue or event.
+        holding: when tasks (by row) held a lock that others waited for.
+        nested: when tasks (by row) waited for tasks of their own.
+        collections: when processes (by node) collected garbage.
+        paused: when workers (by node) were paused.
+        actors: when actors were at work; one set, of member 0.
+        cpu: use of CPU, by node.
+        idle_share: for each task which share of the time of its kind no CPU was used.
+        again: rows of tasks whose result had been computed before.
+    """
+
+    locks: IntervalSets = NO_INTERVALS
+    holding: IntervalSets = NO_INTERVALS
+    nested: IntervalSets = NO_INTERVALS
+    collections: IntervalSets = NO_INTERVALS
+    paused: IntervalSets = NO_INTERVALS
+    actors: IntervalSets = NO_INTERVALS
+    cpu: Mapping[int, CpuUse] = field(default_factory=dict)
+    idle_share: Floats = field(default_factory=lambda: np.zeros(0))
+    again: Codes = field(default_factory=lambda: NO_ROWS)

@@ -1,0 +1,289 @@
+"""One run on one clock, as columns: tasks, what they needed, fetches, and when processes were busy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from dasklab.breakdown.model.arrays import Codes, Floats, Mask, last_before, running_max
+from dasklab.breakdown.model.evidence import Evidence
+from dasklab.breakdown.model.interval_sets import IntervalSets
+from dasklab.breakdown.model.intervals import Places
+from dasklab.breakdown.model.steps import NO_STEPS, Steps, steps
+
+CLIENT, SCHEDULER = "client", "scheduler"
+CLIENT_CODE, SCHEDULER_CODE, FIRST_WORKER = 0, 1, 2
+NONE = -1  # no task, no fetch
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The computed tasks, in order of their start. A task that was computed twice has two rows.
+
+    Attributes:
+        key: codes of ``Run.keys``.
+        worker: codes of nodes.
+        thread: the thread's number on its worker.
+        stamps: by name (``stages.STAMPS`` and ``DUE_STAMPS``), seconds; NaN where nobody took it.
+        trigger: row of the task whose end made the scheduler choose this one; ``NONE`` for another reason.
+        disk_s: seconds that Dask reported for reading and writing spilled data.
+        nbytes: sizes of their results, as Dask estimates them.
+    """
+
+    key: Codes
+    worker: Codes
+    thread: Codes
+    stamps: Mapping[str, Floats]
+    trigger: Codes
+    disk_s: Floats
+    nbytes: Floats
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @property
+    def start(self) -> Floats:
+        return self.stamps["start"]
+
+    @property
+    def stop(self) -> Floats:
+        return self.stamps["stop"]
+
+    @cached_property
+    def handled(self) -> Floats:
+        """When the scheduler had handled the end of each task, at the earliest its end."""
+        return np.fmax(self.stop, self.stamps["handled"])
+
+    @cached_property
+    def handled_order(self) -> Codes:
+        """The rows in the order in which the scheduler handled the ends of the tasks."""
+        return np.argsort(self.handled, kind="stable")
+
+    @cached_property
+    def assigned(self) -> Floats:
+        """When the scheduler assigned each task to its worker, at the latest its start."""
+        return np.fmin(self.start, self.stamps["decided"])
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What tasks need of others: ``task`` is the row of the dependent, ``key`` the code of the dependency.
+
+    ``holders`` are the workers that had the data when the task was sent, in one text.
+    """
+
+    task: Codes
+    key: Codes
+    nbytes: Floats
+    holders: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Fetches:
+    """Requests of workers for data. ``first`` and ``last``: when packets showed the data on the wire."""
+
+    receiver: Codes
+    sender: Codes
+    start: Floats
+    stop: Floats
+    busy: Mask  # the sender answered that it was busy
+    serve_start: Floats
+    serialise_s: Floats
+    deserialise_s: Floats
+    first: Floats
+    last: Floats
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Which fetch was for which key: one row per pair."""
+
+    fetch: Codes
+    key: Codes
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph: when the client began and sent it and the scheduler received it; then seconds of work."""
+
+    begin: float
+    sent: float
+    received: float
+    tasks: int
+    nbytes: int
+    materialise: float
+    order: float
+    state: float
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of the client in which it waits for the cluster: ``kind`` is sync, wait, gather or scatter."""
+
+    kind: Sequence[str]
+    start: Floats
+    stop: Floats
+
+    def of_kind(self, *kinds: str) -> tuple[Floats, Floats]:
+        mine = np.isin(np.array(self.kind, object), kinds)
+        return self.start[mine], self.stop[mine]
+
+
+NO_CALLS = Calls((), np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on one clock.
+
+    Attributes:
+        threads: number of threads of each worker, in the order of their codes.
+        keys: all task keys, by code.
+        joined, left: when workers joined and left the cluster, if they did.
+        prefixes: for each key what is computed, without its number or token.
+        unfinished: how many tasks the scheduler knew that were not done.
+        queued: how many of these it kept back.
+        graphs: in order of their arrival.
+    """
+
+    number: int
+    start: float
+    stop: float
+    threads: Mapping[str, int]
+    keys: Sequence[str]
+    tasks: Tasks
+    needs: Needs
+    fetches: Fetches
+    delivered: Delivered
+    busy: IntervalSets
+    unfinished: Steps = NO_STEPS
+    queued: Steps = NO_STEPS
+    warmup: bool = False
+    graphs: Sequence[Graph] = field(default=())
+    calls: Calls = NO_CALLS
+    evidence: Evidence = field(default_factory=Evidence)
+    prefixes: Sequence[str] = ()
+    joined: Mapping[str, float] = field(default_factory=dict)
+    left: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def makespan(self) -> float:
+        return self.stop - self.start
+
+    @cached_property
+    def places(self) -> Places:
+        return Places((CLIENT, SCHEDULER, *self.threads))
+
+    @property
+    def workers(self) -> range:
+        """The codes of the workers, in the order of ``threads``."""
+        return range(FIRST_WORKER, FIRST_WORKER + len(self.threads))
+
+    def node(self, name: str) -> int:
+        return self.places.nodes.index(name)
+
+    def busy_s(self, name: str) -> float:
+        """How long the event loop of a process was busy during the run."""
+        node = np.array([self.node(name)])
+        return float(self.busy.within(node, np.array([self.start]), np.array([self.stop]))[0])
+
+    @cached_property
+    def prefix(self) -> Codes:
+        """The kind of each task, as a number."""
+        codes, _ = pd.factorize(np.array(self.prefixes, dtype=object))
+        return codes.astype(np.int64)[self.tasks.key]
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """For each key the size of its result in bytes, as Dask estimates it; 0 where no task needed it."""
+        sizes = np.zeros(len(self.keys))
+        sizes[self.needs.key] = self.needs.nbytes
+        return sizes
+
+    @cached_property
+    def moved(self) -> Floats:
+        """Bytes that each fetch brought, in Dask's estimate of sizes."""
+        total = np.bincount(self.delivered.fetch, self.sizes[self.delivered.key], minlength=len(self.fetches))
+        return np.where(self.fetches.busy, 0.0, total)
+
+    @cached_property
+    def fetched(self) -> list[list[int]]:
+        """For each fetch the codes of the keys that it was for."""
+        keys: list[list[int]] = [[] for _ in range(len(self.fetches))]
+        for fetch, key in zip(self.delivered.fetch.tolist(), self.delivered.key.tolist(), strict=True):
+            keys[fetch].append(key)
+        return keys
+
+    @cached_property
+    def load(self) -> dict[int, Steps]:
+        """For each worker how many tasks it has been assigned that have not ended."""
+        tasks = self.tasks
+        return {
+            worker: steps(
+                np.concatenate([tasks.assigned[mine], tasks.stop[mine]]), np.repeat([1, -1], len(mine))
+            )
+            for worker in self.workers
+            for mine in [np.flatnonzero(tasks.worker == worker)]
+        }
+
+    @cached_property
+    def thread_rows(self) -> tuple[Codes, list[tuple[str, int]]]:
+        """For each task the index of its thread, and all threads: worker and number.
+
+        Threads that ran nothing have negative numbers.
+        """
+        tasks = self.tasks
+        pairs = np.column_stack([tasks.worker, tasks.thread])
+        used, index = np.unique(pairs, axis=0, return_inverse=True)
+        threads = [(self.places.nodes[worker], thread) for worker, thread in used.tolist()]
+        for name, count in self.threads.items():
+            idle = count - sum(worker == name for worker, _ in threads)
+            threads += [(name, -number - 1) for number in range(idle)]
+        order = sorted(range(len(threads)), key=threads.__getitem__)
+        rank = np.empty(len(threads), np.int64)
+        rank[order] = np.arange(len(threads))
+        return rank[index.reshape(-1)], sorted(threads)
+
+    @cached_property
+    def previous_on_thread(self) -> Codes:
+        """For each task the row of the one that its thread ran before it; ``NONE`` for the first."""
+        thread, _ = self.thread_rows
+        order = np.lexsort((self.tasks.start, thread))
+        previous = np.full(len(order), NONE)
+        follows = thread[order[1:]] == thread[order[:-1]]
+        previous[order[1:]] = np.where(follows, order[:-1], NONE)
+        return previous
+
+    @cached_property
+    def need_fetch(self) -> Codes:
+        """For each need the fetch that brought it in time for the task; ``NONE`` where the data was there.
+
+        Of those that began before the task did it is the one that ended last.
+        """
+        tasks, fetches = self.tasks, self.fetches
+        answered = ~fetches.busy[self.delivered.fetch]
+        fetch, key = self.delivered.fetch[answered], self.delivered.key[answered]
+        owner = fetches.receiver[fetch] * len(self.keys) + key
+        order = np.lexsort((fetches.start[fetch], owner))
+        fetch, owner = fetch[order], owner[order]
+        latest = running_max(owner, fetches.stop[fetch])
+        at_latest = np.where(fetches.stop[fetch] == latest, np.arange(len(fetch)), 0)
+        best = fetch[np.maximum.accumulate(at_latest)] if len(fetch) else fetch
+        request = tasks.worker[self.needs.task] * len(self.keys) + self.needs.key
+        position = last_before(owner, fetches.start[fetch], request, tasks.start[self.needs.task])
+        return np.where(position >= 0, best[position], NONE) if len(best) else np.full(len(request), NONE)
+
+    @cached_property
+    def need_source(self) -> Codes:
+        """For each need the task that computed it: the last one that began before the dependent did."""
+        tasks = self.tasks
+        return last_before(
+            tasks.key, tasks.start, self.needs.key, np.nextafter(tasks.start[self.needs.task], 0)
+        )

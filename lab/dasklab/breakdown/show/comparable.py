@@ -1,0 +1,89 @@
+"""Can records be compared? Only whole records of the same work, each of them once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+from dasklab import records
+from dasklab.breakdown.show.explain import Explained
+from dasklab.model.files import Records
+from dasklab.records.document import RECORD
+from dasklab.results.storage import store
+from dasklab.results.storage.pack import sha256
+
+MAX_NAMED_KINDS = 3  # of tasks that differ
+
+
+def obstacle(new: Sequence[Explained], old: Sequence[Explained], if_work_differs: str | None) -> str:
+    """Return why records must not be compared, and what to do; empty if they may be.
+
+    Args:
+        if_work_differs: what to do about different work; None compares it all the same.
+    """
+    every = [*new, *old]
+    return (
+        _cut(every)
+        or _same(every)
+        or ("" if if_work_differs is None else _other_work(every, if_work_differs))
+    )
+
+
+def _cut(compared: Sequence[Explained]) -> str:
+    for record in compared:
+        about = record.document
+        if about and about.complete is False and about.beyond_limit:
+            return f"{record.directory} reached its size limit; record that run again with a larger max_mb"
+        if about and about.complete is False:
+            return f"{record.directory} was cut off; record that run again"
+    return ""
+
+
+def _same(compared: Sequence[Explained]) -> str:
+    directories: dict[str, Path] = {}
+    for record in compared:
+        content = _digest(record.directory)
+        if content in directories:
+            first = directories[content]
+            return f"{first} and {record.directory} are the same record; give each record once"
+        if content:
+            directories[content] = record.directory
+    return ""
+
+
+def _digest(directory: Path) -> str:
+    """Return the SHA-256 of what was recorded; empty if that is not in a file."""
+    file = directory / RECORD if records.is_record(directory) else store.file_of(Records, directory)
+    if not file.exists():
+        return ""
+    with file.open("rb") as content:
+        return sha256(content)
+
+
+def _other_work(compared: Sequence[Explained], remedy: str) -> str:
+    first, *others = compared
+    for other in others:
+        if difference := _difference(first, other):
+            return f"{first.directory} and {other.directory} hold different work ({difference}); {remedy}"
+    return ""
+
+
+def _difference(first: Explained, second: Explained) -> str:
+    """Return in what the work of two records differs.
+
+    Operations are counted by their graphs: whether two graphs belong to one operation depends on how fast
+    they follow each other, so slower work may have more operations.
+    """
+    graphs = [sum(len(run.graphs) for run in record.timed) for record in (first, second)]
+    if graphs[0] != graphs[1]:
+        return f"{graphs[0]} and {graphs[1]} graphs"
+    before, after = _tasks(first), _tasks(second)
+    kinds = [kind for kind in sorted(before | after) if before[kind] != after[kind]]
+    return ", ".join(f"{kind}: {before[kind]} and {after[kind]} tasks" for kind in kinds[:MAX_NAMED_KINDS])
+
+
+def _tasks(record: Explained) -> Counter[str]:
+    """Return the number of tasks of each kind. A key that was computed twice counts once."""
+    return Counter(chain.from_iterable(run.prefixes for run in record.timed))

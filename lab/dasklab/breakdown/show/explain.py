@@ -1,0 +1,265 @@
+"""The time breakdown of a trial, from its files: records, clocks, known delays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from itertools import permutations
+from pathlib import Path
+
+import pandas as pd
+
+from dasklab import records
+from dasklab.breakdown.answers.advice import advise
+from dasklab.breakdown.answers.advice.rules import Advice, Measurements
+from dasklab.breakdown.answers.bandwidth import BandwidthEstimate, bandwidth_estimates
+from dasklab.breakdown.answers.facts import Facts, facts
+from dasklab.breakdown.answers.summary import Summary, summarise
+from dasklab.breakdown.build.align import (
+    Delay,
+    Delays,
+    Frames,
+    align,
+    build_runs,
+    clocks_by_messages,
+    clocks_by_packets,
+)
+from dasklab.breakdown.build.clocks import Clock
+from dasklab.breakdown.build.columns import complete_graphs
+from dasklab.breakdown.build.cut import cut
+from dasklab.breakdown.build.operations import Operation, operations, total
+from dasklab.breakdown.build.packets import with_packets
+from dasklab.breakdown.model.run import CLIENT, SCHEDULER, Run
+from dasklab.errors import LabError
+from dasklab.model.cells import cell_names
+from dasklab.model.files import Campaign, Measured, Result
+from dasklab.model.impairments import sides
+from dasklab.model.trial import Trial
+from dasklab.model.variants import Layout
+from dasklab.notices import warn
+from dasklab.records.document import Record
+from dasklab.results.storage import recording, store
+from dasklab.results.storage.recording import Recording
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A trial whose runs are on one clock.
+
+    Attributes:
+        captured: whether these are the captured runs, not the timed ones.
+        cpu_wait_s: how long each process waited for a CPU, the mean of the timed runs.
+        recorded_bandwidths: the table ``bandwidths``.
+        operations: the computations of a record of a cluster; none of a trial, which has runs.
+        facts: what the record knows beside times.
+        document: what the record says of itself; None of a trial.
+    """
+
+    directory: Path
+    captured: bool
+    clocks: dict[str, Clock]
+    runs: list[Run]
+    cpu_wait_s: dict[str, float]
+    recorded_bandwidths: pd.DataFrame
+    operations: Sequence[Operation] = ()
+    facts: Facts = field(default_factory=Facts)
+    document: Record | None = None
+
+    @cached_property
+    def timed(self) -> list[Run]:
+        """The runs that count: without warm-ups."""
+        return [run for run in self.runs if not run.warmup]
+
+    @property
+    def gap(self) -> str:
+        """Say what a record lacks; empty for a whole one and for a trial."""
+        return gap(self.document) if self.document else ""
+
+    @property
+    def median_run(self) -> Run:
+        """The timed run of middle length."""
+        return sorted(self.timed, key=lambda run: run.makespan)[len(self.timed) // 2]
+
+    @cached_property
+    def bandwidths(self) -> list[BandwidthEstimate]:
+        """Dask's estimate of each pair's bandwidth, beside what the link gave."""
+        measured = store.read(Measured, self.directory) or Measured()
+        return bandwidth_estimates(self.recorded_bandwidths, self.timed, measured.throughput)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The time breakdown of the timed runs."""
+        return summarise(self.timed)
+
+    @cached_property
+    def advice(self) -> Sequence[Advice]:
+        """What is worth doing, at most three pieces."""
+        return advise(Measurements(self.median_run, self.summary, self.facts)) if self.timed else ()
+
+    def only(self, number: int) -> Explained:
+        """Return the record with one of its operations alone.
+
+        Raises:
+            LabError: it has no such operation.
+        """
+        for operation in self.operations:
+            if operation.number == number:
+                run = cut(self.runs[0], operation.start, operation.stop)
+                return replace(self, runs=[run], operations=[operation])
+        raise LabError(f"{self.directory} has no operation {number}; it has {len(self.operations)}")
+
+    def summary_of(self, operation: Operation) -> Summary:
+        """The time breakdown of one operation of a record."""
+        return summarise([cut(self.runs[0], operation.start, operation.stop)])
+
+
+def gap(record: Record) -> str:
+    """Say that a record is cut off, or may be; empty for a whole one."""
+    if record.complete:
+        return ""
+    if record.complete is None:
+        return "It is unknown whether this record is complete: an earlier version of dasklab wrote it."
+    end = "reached its size limit" if record.beyond_limit else "was cut off"
+    if record.complete_until is None:
+        return f"The recording {end}. What follows is only the part that was kept."
+    moment = datetime.fromtimestamp(record.complete_until).astimezone().isoformat(" ", "seconds")
+    seconds = max(0.0, record.complete_until - record.start)
+    return f"The recording {end} at {moment}, after {seconds:.1f} s. What follows is only that part."
+
+
+def explain(directory: Path, captured: bool = False) -> Explained:
+    """Break down the time of a trial's runs.
+
+    Args:
+        captured: explain the captured runs, with packets, instead of the timed ones.
+
+    Raises:
+        LabError: nothing was recorded, or a file of the trial is damaged.
+    """
+    if records.is_record(directory):
+        return _explain_record(directory)
+    store.check(directory)
+    frames = records.load(directory, captured)
+    trial = store.read(Trial, directory)
+    delays = _delays(trial) if trial else {}
+    if not captured:
+        clocks = clocks_by_messages(frames, delays)
+        return _explained(directory, frames, clocks, build_runs(align(frames, clocks)))
+    capture = recording.read(directory)
+    if capture is None or not capture.rows("tasks"):
+        raise LabError(f"{directory}: its capture shows no tasks")
+    clocks = clocks_by_packets(frames, capture.rows("tasks"), delays)
+    runs = [with_packets(run, _transfers(capture)) for run in build_runs(align(frames, clocks))]
+    return replace(_explained(directory, frames, clocks, runs), captured=True)
+
+
+def _explain_record(directory: Path) -> Explained:
+    frames = records.load(directory)
+    clocks = clocks_by_messages(frames)
+    aligned = align(frames, clocks)
+    (run,) = build_runs(aligned)
+    if not run.threads:
+        raise LabError(f"{directory}: it shows no worker", "nothing can be explained; record the work again")
+    if run.graphs and not len(run.tasks.key) and aligned["actor_calls"].empty:
+        raise LabError(
+            f"{directory}: none of its tasks had ended when the recording did", "record for longer"
+        )
+    computations = operations(run, complete_graphs(aligned["graphs"]), aligned["introduced"])
+    whole = cut(run, *total(computations, aligned["actor_calls"], run))
+    explained = _explained(directory, frames, clocks, [whole])
+    return replace(explained, operations=computations, document=records.read_document(directory))
+
+
+def _explained(directory: Path, frames: Frames, clocks: dict[str, Clock], runs: list[Run]) -> Explained:
+    return Explained(
+        directory, False, clocks, runs, _cpu_wait(frames), frames["bandwidths"], facts=facts(frames)
+    )
+
+
+def _cpu_wait(frames: Frames) -> dict[str, float]:
+    metrics, runs = frames["metrics"], frames["runs"]
+    of_cpu = metrics.metric == "process/waiting-for-cpu/seconds"
+    timed = metrics[of_cpu & metrics.run.isin(runs[~runs.warmup.astype(bool)].run)]
+    return {str(node): float(rows.value.mean()) for node, rows in timed.groupby("node")}
+
+
+def _transfers(capture: Recording) -> pd.DataFrame:
+    """Return when the request, the first and the last byte of the data of each transfer were on the wire."""
+    rows = [
+        (
+            row["source"],
+            row["destination"],
+            row["request_ns"] / 1e9,
+            row["serve_ms"] / 1e3,
+            row["wire_ms"] / 1e3,
+        )
+        for row in capture.rows("transfers")
+        if row["kind"] == "get_data" and row["serve_ms"] is not None and row["wire_ms"] is not None
+    ]
+    table = pd.DataFrame(rows, columns=["sender", "receiver", "request", "serve", "wire"])
+    table["first"] = table.request + table.serve
+    table["last"] = table["first"] + table.wire
+    return table
+
+
+def is_run(path: Path) -> bool:
+    """Whether this is the folder of an experiment's run, and not of one trial."""
+    return (path / Campaign.FILE).exists()
+
+
+def explain_trials(
+    run: Path, captured: bool = False, *, valid_only: bool = False
+) -> Iterator[tuple[Path, Explained]]:
+    """Yield the time breakdown of each finished trial of which Dask's records exist."""
+    for directory in store.finished(run):
+        is_wanted = not valid_only or store.need(Result, directory).status == "ok"
+        if is_wanted and records.recorded(directory, captured):
+            try:
+                yield directory, explain(directory, captured)
+            except LabError as error:
+                warn(f"{error.message}; the trial's time is not explained")
+
+
+def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
+    """Return the time breakdown of each cell of an experiment's run, the baseline first: of its valid trials.
+
+    Empty where nothing was recorded of the baseline.
+    """
+    return summarise_cells(run, explain_trials(run, captured, valid_only=True))
+
+
+def summarise_cells(run: Path, trials: Iterable[tuple[Path, Explained]]) -> dict[str, Summary]:
+    """Return the same as ``cells`` from trials that are explained already."""
+    timed: dict[str, list[Run]] = {}
+    for directory, explained in trials:
+        if store.need(Result, directory).status == "ok":
+            trial = store.need(Trial, directory)
+            timed.setdefault("null trial" if trial.null else trial.cell, []).extend(explained.timed)
+    base = cell_names(store.experiment(store.read_run(run)))[0]
+    order = [base, *(name for name in timed if name != base)] if base in timed else []
+    return {name: summarise(timed[name]) for name in order}
+
+
+def _delays(trial: Trial) -> Delays:
+    """Return the least delays that the trial requested from one host to another."""
+    hosts = [CLIENT, SCHEDULER, *(f"worker-{i + 1}" for i in range(trial.workers))]
+    processes = Layout.parse(trial.layout).processes if trial.layout else 1
+    several = range(1, processes + 1) if processes > 1 else ()
+    host_of = {name: host for host in hosts for name in (host, *(f"{host}-{number}" for number in several))}
+    return {
+        (source, target): Delay(
+            _delay_ms(trial, sender, receiver, "egress") / 1e3,
+            _delay_ms(trial, receiver, sender, "ingress") / 1e3,
+        )
+        for (source, sender), (target, receiver) in permutations(host_of.items(), 2)
+        if sender != receiver
+    }
+
+
+def _delay_ms(trial: Trial, host: str, peer: str, direction: str) -> float:
+    link = trial.links.get(host)
+    if link is None or direction not in sides(link.direction) or link.peer not in (None, peer):
+        return 0.0
+    return max(0.0, link.delay_ms - link.jitter_ms)

@@ -1,0 +1,62 @@
+"""Write the generated parts of docs/explanation/time-breakdown.md: figure of the stages, causes, advice.
+
+    python -m dasklab.breakdown.show.figure docs/explanation/time-breakdown.md
+
+A generated part lies between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from dasklab.breakdown.answers.advice import RULES
+from dasklab.breakdown.model.causes import CAUSES
+from dasklab.breakdown.model.stages import CHOICE, STAGES, Process, Rule, Stage
+
+PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def render(text: str) -> str:
+    """Return the text with its generated parts as they are today."""
+    parts = {"stages": stage_figure(), "causes": cause_table(), "advice": advice_table()}
+    return PART.sub(lambda part: f"{part[1]}{parts[part[2]]}\n{part[3]}", text)
+
+
+def stage_figure() -> str:
+    """Return the stages of a task as a sequence diagram in Mermaid."""
+    lines = ["sequenceDiagram", *(f"participant {place.name} as {place.value}" for place in Process)]
+    lines += [_line(stage) for stage in (*STAGES, CHOICE)]
+    return "\n".join(["```mermaid", lines[0], *(f"    {line}" for line in lines[1:]), "```"])
+
+
+def _line(stage: Stage) -> str:
+    causes = ", ".join(cause.name for cause in stage.causes)
+    text = f"{stage.begin} to {stage.end}: {stage.title}<br/>(causes: {causes})"
+    if stage.rule is Rule.MESSAGE:
+        sender = next(place for place in Process if place is not stage.place)
+        return f"{sender.name}->>{stage.place.name}: {text}"
+    return f"Note over {stage.place.name}: {text}"
+
+
+def cause_table() -> str:
+    """Return all causes as a table in Markdown."""
+    return "\n".join(["| cause | name | kind | when |", "|---|---|---|---|", *_cause_rows()])
+
+
+def _cause_rows() -> Iterator[str]:
+    for cause in CAUSES:
+        yield f"| {cause.title} | `{cause.name}` | {cause.kind.value} | {cause.explanation} |"
+
+
+def advice_table() -> str:
+    """Return all rules of advice as a table in Markdown."""
+    rows = [f"| {rule.title} | {rule.threshold} | {rule.remedy} [Dask]({rule.page}) |" for rule in RULES]
+    return "\n".join(["| what | threshold, beside 10 % of the run | advice |", "|---|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    document = Path(sys.argv[1])
+    document.write_text(render(document.read_text()))

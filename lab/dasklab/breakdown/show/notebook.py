@@ -1,0 +1,89 @@
+"""What ``run.explain()`` returns: text in a terminal; sentences, a table and a picture in a notebook."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from dasklab.breakdown.answers.advice.rules import Advice
+from dasklab.breakdown.show import wording
+from dasklab.breakdown.show.changes import changes
+from dasklab.breakdown.show.explain import Explained, explain
+from dasklab.breakdown.show.wording import Row
+
+# Readable on light and dark pages: colours are inherited, lines are half transparent.
+STYLE = "border-collapse:collapse;text-align:left;border-bottom:1px solid #8888"
+CELL = "padding:0 1em 0 0;vertical-align:top"
+WHITE = "background:white;max-width:100%"  # a picture brings its own page
+
+
+class Explanation:
+    """A record's time breakdown, to be shown."""
+
+    def __init__(self, explained: Explained) -> None:
+        self.explained = explained
+
+    @cached_property
+    def _tables(self) -> list[tuple[Row, list[Row]]]:
+        return [
+            (wording.OPERATION_HEAD, list(wording.operation_rows(self.explained))),
+            (wording.HEAD, list(wording.rows(self.explained.summary))),
+        ]
+
+    def __str__(self) -> str:
+        sentences = [*self._sentences(), *(f"- {piece}" for piece in self.explained.advice)]
+        tables = ["\n".join(_aligned([head, *rows])) for head, rows in self._tables if rows]
+        return "\n\n".join([*sentences, *tables])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        text = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self._sentences())
+        text += "".join(map(_html_advice, self.explained.advice))
+        tables = "".join(_html_table(head, rows) for head, rows in self._tables if rows)
+        return text + tables + self._picture()
+
+    def _sentences(self) -> list[str]:
+        sentences = [wording.paragraph(self.explained.summary), *changes(self.explained.median_run)]
+        return [self.explained.gap, *sentences] if self.explained.gap else sentences
+
+    def _picture(self) -> str:
+        """Draw threads over time, if matplotlib is installed."""
+        try:
+            from dasklab.breakdown.show import pictures
+        except ImportError:
+            return "<p>For a picture: pip install dasklab[report]</p>"
+        svg = io.StringIO()
+        figure = pictures.threads({self.explained.directory.name: self.explained.median_run})
+        figure.savefig(svg, format="svg")
+        text = svg.getvalue()
+        return f'<div style="{WHITE}">{text[text.index("<svg") :]}</div>'
+
+
+def explain_folder(folder: Path) -> Explanation:
+    """Explain the record in a folder."""
+    return Explanation(explain(folder))
+
+
+def _aligned(rows: list[Row]) -> Iterator[str]:
+    """Return the lines of a table whose columns are as wide as their longest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _html_advice(piece: Advice) -> str:
+    text, page = str(piece).removesuffix(piece.rule.page), html.escape(piece.rule.page)
+    return f'<p>→ {html.escape(text)}<a href="{page}">Dask&#x27;s documentation</a></p>'
+
+
+def _html_table(head: Row, rows: Iterable[Row]) -> str:
+    lines = [_html_row("th", head), *(_html_row("td", row) for row in rows)]
+    return f'<table style="{STYLE}">{"".join(lines)}</table>'
+
+
+def _html_row(tag: str, cells: Row) -> str:
+    return f"<tr>{''.join(f'<{tag} style={CELL!r}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"

@@ -1,0 +1,100 @@
+"""Pictures of time breakdowns: threads over time, coloured by cause, and the causes of several trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from dasklab.breakdown.answers.summary import Summary
+from dasklab.breakdown.assign.threads import break_down
+from dasklab.breakdown.model.arrays import expand
+from dasklab.breakdown.model.causes import CAUSES, QUEUE, Cause
+from dasklab.breakdown.model.intervals import Intervals
+from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.steps import value_at
+from dasklab.breakdown.show.wording import percent
+from dasklab.plotting import STYLE
+
+COLUMNS = 1200  # of the picture of threads: each shows the cause of most of its time
+
+
+def threads(runs: Mapping[str, Run]) -> Figure:
+    """Draw runs on one scale: a row per thread, and below how many tasks each worker had."""
+    breakdowns = {name: break_down(run) for name, run in runs.items()}
+    heights = [h for run in runs.values() for h in (max(2.0, 0.4 * len(run.thread_rows[1])), 1.0)]
+    with mpl.rc_context(STYLE):
+        figure = Figure((10, 1.2 + 0.75 * sum(heights)), layout="constrained")
+        axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+        for index, (name, run) in enumerate(runs.items()):
+            _draw_threads(axes[2 * index], name, run, breakdowns[name])
+            _draw_assigned(axes[2 * index + 1], run)
+        axes[0].set_xlim(0, max(run.makespan for run in runs.values()))
+        axes[-1].set_xlabel("seconds since the run's start")
+        codes = {code for intervals in breakdowns.values() for code in np.unique(intervals.cause).tolist()}
+        _legend(figure, (CAUSES[code] for code in codes))
+    return figure
+
+
+def _draw_threads(axes: Axes, name: str, run: Run, intervals: Intervals) -> None:
+    _, rows = run.thread_rows
+    idle = intervals.seconds[intervals.is_cause(QUEUE)].sum() / (len(rows) * run.makespan)
+    ends = (0, run.makespan, len(rows) - 0.5, -0.5)
+    axes.imshow(_pixels(run, intervals, len(rows)), aspect="auto", extent=ends, interpolation="nearest")
+    axes.set_yticks(range(len(rows)), [worker for worker, _ in rows])
+    axes.grid(visible=False)
+    title = f"{name}: {run.makespan:.2f} s; idle while others queue: {percent(idle, 1)} of the thread time"
+    axes.set_title(title, loc="left", fontsize=10)
+
+
+def _pixels(run: Run, intervals: Intervals, rows: int) -> npt.NDArray[np.float64]:
+    """Return the colour of each pixel: that of the cause with most of its time."""
+    scale = COLUMNS / run.makespan
+    begin, end = (intervals.start - run.start) * scale, (intervals.stop - run.start) * scale
+    first = np.clip(begin.astype(np.int64), 0, COLUMNS - 1)
+    last = np.clip(end.astype(np.int64), 0, COLUMNS - 1)
+    index, column = expand(first, last + 1)
+    inside = np.minimum(end[index], column + 1) - np.maximum(begin[index], column)
+    pixel = (intervals.lane[index] * len(CAUSES) + intervals.cause[index]) * COLUMNS + column
+    weight = np.bincount(pixel, inside, rows * len(CAUSES) * COLUMNS).reshape(rows, len(CAUSES), COLUMNS)
+    colours = np.array([to_rgb(cause.colour) for cause in CAUSES], np.float64)
+    return np.asarray(colours[weight.argmax(axis=1)], np.float64)
+
+
+def _draw_assigned(axes: Axes, run: Run) -> None:
+    times = np.linspace(run.start, run.stop, COLUMNS)  # more points than columns cannot be seen
+    for worker in run.threads:
+        tasks = value_at(run.load[run.node(worker)], times)
+        axes.step(times - run.start, tasks, where="post", label=worker, linewidth=0.9)
+    axes.set_ylabel("tasks\nassigned", fontsize=8)
+    axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper right")
+
+
+def levels(summaries: Mapping[str, Summary]) -> Figure:
+    """Draw several trials on one scale: a bar each, as long as its makespan, divided by cause."""
+    with mpl.rc_context(STYLE):
+        figure = Figure((10, 1.6 + 0.4 * len(summaries)), layout="constrained")
+        axes = figure.subplots()
+        for row, summary in enumerate(summaries.values()):
+            left = 0.0
+            for cause in CAUSES:
+                seconds = summary.by_cause.get(cause, 0.0)
+                axes.barh(row, seconds, left=left, color=cause.colour, height=0.7)
+                left += seconds
+        axes.set_yticks(range(len(summaries)), list(summaries))
+        axes.invert_yaxis()
+        axes.set_xlabel("seconds of a thread, mean of all threads and runs")
+        _legend(figure, (cause for summary in summaries.values() for cause in summary.by_cause))
+    return figure
+
+
+def _legend(figure: Figure, causes: Iterable[Cause]) -> None:
+    ordered = sorted(set(causes), key=lambda cause: cause.code)
+    handles = [Patch(color=cause.colour, label=cause.title) for cause in ordered]
+    figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=8, ncols=3)

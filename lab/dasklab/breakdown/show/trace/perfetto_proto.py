@@ -1,0 +1,266 @@
+"""A trial in Perfetto's protobuf format: threads, transfers and event loops, with arrows for moved results.
+
+What is shown of each process:
+
+* of each thread the tasks, each with what held it up while it ran inside of it, and the waits between them;
+* transfers to a worker, each with its stages inside of it; those that overlap lie on several tracks;
+* when its event loop was busy, and how many tasks the worker was assigned.
+
+Arrows lead from the task that made a result to the transfer that brought it to another worker, and from there
+to the task that needed it. Above the processes are the critical path and, of captured runs, the packets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from dasklab import atomic
+from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.assign.threads import break_down
+from dasklab.breakdown.assign.transfers import fetch_stages
+from dasklab.breakdown.model.causes import CAUSES, COMPUTE
+from dasklab.breakdown.model.intervals import NO_TASK, Intervals
+from dasklab.breakdown.model.run import SCHEDULER, Run
+from dasklab.breakdown.show.explain import Explained
+from dasklab.breakdown.show.trace.arrows import arrows
+from dasklab.breakdown.show.trace.lanes import lanes
+from dasklab.breakdown.show.trace.occupied import is_running, occupied
+from dasklab.breakdown.show.trace.perfetto_writer import NO_ARGUMENTS, Arguments, TraceWriter
+from dasklab.model.files import Timings
+from dasklab.model.trial import Trial
+from dasklab.results.storage import recording, store
+from dasklab.results.storage.recording import Recording
+from dasklab.terminal import counted
+
+TASK, TRANSFER, LOOP, MESSAGE = "task", "transfer", "event loop", "message"
+"""Categories of slices, beside the groups of causes."""
+MOST_KEYS = 20  # of a transfer that are named
+PATH = "critical path"
+Numbers = defaultdict[int, list[int]]  # a task or a fetch -> arrows
+
+
+def write(explained: Explained, path: Path) -> None:
+    """Write the timed runs to one file."""
+    capture = recording.read(explained.directory) if explained.captured else None
+    zero = min([*map(_earliest, explained.timed), *_begin(capture)], default=0.0)
+    with atomic.replaced(path) as draft, draft.open("wb") as file:
+        writer = TraceWriter(file)
+        writer.metadata(_metadata(explained))
+        hosts = _Hosts(writer, explained.timed)
+        numbers = count(1)
+        for run in explained.timed:
+            _RunTrace(run, zero, hosts, numbers).write()
+        if capture:
+            _packets(writer, capture, zero)
+
+
+def _earliest(run: Run) -> float:
+    loads = [load.time for load in run.load.values()]
+    columns = (np.array([run.start]), run.busy.start, run.fetches.start, *loads)
+    return min(float(column.min()) for column in columns if len(column))
+
+
+def _begin(capture: Recording | None) -> Iterator[float]:
+    if capture:
+        yield from (row["time_ns"] / 1e9 for row in capture.rows("messages"))
+        yield from (float(row["second"]) for row in capture.rows("series"))
+
+
+def _metadata(explained: Explained) -> dict[str, str]:
+    """Return what the trace is of: folder, experiment, cell, versions, times of the runs."""
+    values = {"written by": "dasklab explain", "folder": explained.directory.name}
+    if trial := store.read(Trial, explained.directory):
+        values |= {"experiment": trial.experiment, "cell": trial.cell, "workload": trial.workload.name}
+    if timings := store.read(Timings, explained.directory):
+        values |= {name: str(version) for name, version in timings.versions.items()}
+    values["runs"] = ", ".join(f"{run.number}: {run.makespan:.3f} s" for run in explained.timed)
+    return values
+
+
+class _Hosts:
+    """The tracks of all processes; the runs of a trial share them."""
+
+    def __init__(self, writer: TraceWriter, runs: Sequence[Run]) -> None:
+        self.writer = writer
+        path = writer.process(PATH)
+        self.path, self.runs = writer.thread(path, PATH), writer.thread(path, "runs")
+        self._tracks: dict[tuple[str, str, int], int] = {}
+        threads = {name: number for run in runs for name, number in run.threads.items()}
+        labels = {SCHEDULER: ""} | {name: counted(number, "thread") for name, number in threads.items()}
+        self._processes = {name: writer.process(name, label) for name, label in labels.items()}
+
+    def thread(self, host: str, number: int) -> int:
+        return self._track(host, "thread", number, lambda own: self.writer.thread(own, f"thread {number}"))
+
+    def loop(self, host: str) -> int:
+        return self._track(host, LOOP, 0, lambda own: self.writer.thread(own, LOOP))
+
+    def transfers(self, host: str, lane: int) -> int:
+        return self._track(host, TRANSFER, lane, lambda own: self.writer.track(own, "transfers to it"))
+
+    def assigned(self, host: str) -> int:
+        name = "tasks assigned"
+        return self._track(host, name, 0, lambda own: self.writer.counter(own, name, "tasks"))
+
+    def _track(self, host: str, kind: str, number: int, add: Callable[[int], int]) -> int:
+        """Return a track of a host, which is added to its process when it is needed for the first time."""
+        key = host, kind, number
+        if key not in self._tracks:
+            if host not in self._processes:  # the client has only an event loop
+                self._processes[host] = self.writer.process(host)
+            self._tracks[key] = add(self._processes[host])
+        return self._tracks[key]
+
+
+class _RunTrace:
+    """Writes one run. ``zero`` is the trace's origin; ``numbers`` gives each arrow a number of its own."""
+
+    def __init__(self, run: Run, zero: float, hosts: _Hosts, numbers: Iterator[int]) -> None:
+        self.run, self.zero, self.hosts, self.writer = run, zero, hosts, hosts.writer
+        self.from_task, self.to_fetch, self.from_fetch, self.to_task = (Numbers(list) for _ in range(4))
+        self.intervals = break_down(run)
+        self.tasks = occupied(run, self.intervals)
+        ran = set(self.tasks.task.tolist())
+        moved = arrows(run)
+        for task, fetch in moved.into:
+            if task in ran:
+                self._connect(self.from_task[task], self.to_fetch[fetch], next(numbers))
+        for fetch, task in moved.out:
+            if task in ran:
+                self._connect(self.from_fetch[fetch], self.to_task[task], next(numbers))
+
+    @staticmethod
+    def _connect(leaving: list[int], arriving: list[int], number: int) -> None:
+        leaving.append(number)
+        arriving.append(number)
+
+    def write(self) -> None:
+        title = f"warm-up {self.run.number}" if self.run.warmup else f"run {self.run.number}"
+        self._slice(self.hosts.runs, self.run.start, self.run.stop, title, "run")
+        path = critical_path(self.run)
+        for index in range(len(path)):
+            self._interval(self.hosts.path, path, index)
+        self._threads()
+        self._transfers()
+        self._loops()
+        self._assigned()
+
+    def _threads(self) -> None:
+        """Write waits as slices of their own, and tasks as slices around what happened while they ran."""
+        waits = self.intervals.select(~is_running(self.run, self.intervals))
+        start = np.concatenate([waits.start, self.tasks.start])
+        lane = np.concatenate([waits.lane, self.tasks.lane])
+        tracks = self._thread_tracks()
+        for index in np.lexsort((start, lane)).tolist():
+            if index < len(waits):
+                self._interval(tracks[lane[index]], waits, index)
+            else:
+                self._task(tracks[lane[index]], index - len(waits))
+
+    def _thread_tracks(self) -> list[int]:
+        number: defaultdict[str, int] = defaultdict(int)
+        tracks = []
+        for worker, _ in self.run.thread_rows[1]:
+            number[worker] += 1
+            tracks.append(self.hosts.thread(worker, number[worker]))
+        return tracks
+
+    def _task(self, track: int, row: int) -> None:
+        task = int(self.tasks.task[row])
+        key = int(self.run.tasks.key[task])
+        name = self.run.prefixes[key] if self.run.prefixes else self.run.keys[key]
+        arguments: Arguments = {"key": self.run.keys[key]}
+        begin, end = self._ns(self.tasks.start[row]), self._ns(self.tasks.stop[row])
+        self.writer.begin(track, begin, name, TASK, arguments, self.from_task[task], self.to_task[task])
+        for part in self.tasks.parts_of(row):
+            if self.tasks.parts.cause[part] != COMPUTE.code:
+                self._interval(track, self.tasks.parts, part)
+        self.writer.end(track, end)
+
+    def _interval(self, track: int, intervals: Intervals, index: int) -> None:
+        cause, task = CAUSES[intervals.cause[index]], int(intervals.task[index])
+        arguments = {"where": self.run.places.name(int(intervals.place[index])), "cause": cause.name}
+        if task != NO_TASK:
+            arguments["task"] = self.run.keys[int(self.run.tasks.key[task])]
+        start, stop = float(intervals.start[index]), float(intervals.stop[index])
+        self._slice(track, start, stop, cause.title, cause.group.value, arguments)
+
+    def _transfers(self) -> None:
+        fetches, names = self.run.fetches, self.run.places.nodes
+        stages, first = fetch_stages(self.run)
+        lane = lanes(fetches.receiver, fetches.start, fetches.stop)
+        for fetch in np.lexsort((fetches.start, lane, fetches.receiver)).tolist():
+            track = self.hosts.transfers(names[fetches.receiver[fetch]], int(lane[fetch]))
+            sender = names[fetches.sender[fetch]]
+            name = f"refused by {sender}: busy" if fetches.busy[fetch] else f"from {sender}"
+            keys = [self.run.keys[key] for key in self.run.fetched[fetch]]
+            arguments: Arguments = {
+                "keys": ", ".join(keys[:MOST_KEYS]),
+                "number of keys": len(keys),
+                "bytes": int(self.run.moved[fetch]),
+            }
+            begin, end = self._ns(fetches.start[fetch]), self._ns(fetches.stop[fetch])
+            leaving, arriving = self.from_fetch[fetch], self.to_fetch[fetch]
+            self.writer.begin(track, begin, name, TRANSFER, arguments, leaving, arriving)
+            for stage in range(int(first[fetch]), int(first[fetch + 1])):
+                self._interval(track, stages, stage)
+            self.writer.end(track, end)
+
+    def _loops(self) -> None:
+        busy, names = self.run.busy, self.run.places.nodes
+        columns = (getattr(busy, name).tolist() for name in ("member", "start", "stop"))
+        for node, start, stop in zip(*columns, strict=True):
+            self._slice(self.hosts.loop(names[node]), start, stop, "busy", LOOP)
+
+    def _assigned(self) -> None:
+        for worker in self.run.threads:
+            load, track = self.run.load[self.run.node(worker)], self.hosts.assigned(worker)
+            for time, tasks in zip(load.time.tolist(), load.value.tolist(), strict=True):
+                self.writer.count(track, self._ns(time), tasks)
+
+    def _slice(
+        self,
+        track: int,
+        start: float,
+        stop: float,
+        name: str,
+        category: str,
+        arguments: Arguments = NO_ARGUMENTS,
+    ) -> None:
+        self.writer.begin(track, self._ns(start), name, category, arguments)
+        self.writer.end(track, self._ns(stop))
+
+    def _ns(self, time: float) -> int:
+        return round(1e9 * (float(time) - self.zero))
+
+
+def _packets(writer: TraceWriter, capture: Recording, zero: float) -> None:
+    """Show messages by sender, and the rate between each two hosts, on the capture's clock."""
+    process = writer.process("packets")
+    messages = sorted(capture.rows("messages"), key=lambda row: (row["source"], row["time_ns"]))
+    sources = {source: code for code, source in enumerate(sorted({row["source"] for row in messages}))}
+    start, stop = (np.array([row[end] for row in messages], float) for end in ("time_ns", "end_ns"))
+    lane = lanes(np.array([sources[row["source"]] for row in messages], np.int64), start, stop)
+    tracks: dict[tuple[str, int], int] = {}
+    for row, number in zip(messages, lane.tolist(), strict=True):
+        key = row["source"], number
+        if key not in tracks:
+            tracks[key] = writer.track(process, f"messages of {row['source']}")
+        name = f"to {row['destination']}: {row['op'] or row['kind']}"
+        writer.begin(tracks[key], _after(row["time_ns"], zero), name, MESSAGE, {"bytes": row["bytes"]})
+        writer.end(tracks[key], _after(row["end_ns"], zero))
+    counters: dict[str, int] = {}
+    for row in sorted(capture.rows("series"), key=lambda row: row["second"]):
+        pair = f"{row['source']} to {row['destination']}"
+        if pair not in counters:
+            counters[pair] = writer.counter(process, pair, "Mbit/s")
+        writer.count(counters[pair], _after(1e9 * row["second"], zero), row["ip_bytes"] * 8 / 1e6)
+
+
+def _after(time_ns: float, zero: float) -> int:
+    return round(time_ns - 1e9 * zero)

@@ -1,0 +1,255 @@
+"""The sentences and tables of ``dasklab explain``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dasklab.breakdown.answers.bandwidth import BandwidthEstimate
+from dasklab.breakdown.answers.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
+from dasklab.breakdown.answers.stage_lengths import stage_lengths
+from dasklab.breakdown.answers.summary import ByCause, Difference, Summary, hosts
+from dasklab.breakdown.build.clocks import Clock
+from dasklab.breakdown.model.causes import CAUSES, COMPUTE, IDLE, LINK, Bottleneck, Cause
+from dasklab.breakdown.model.run import Run
+from dasklab.terminal import counted
+
+if TYPE_CHECKING:
+    from dasklab.breakdown.show.explain import Explained
+
+LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
+MOST_PARTS = 4  # of a sentence
+MOST_CODE = 50  # characters of a line of code in a table
+LEAST_S = 0.0005  # shorter times are not named in a table
+LONG_CPU_WAIT = 0.1  # share of the makespan from which on waiting for a CPU is reported
+Row = tuple[str, ...]
+HEAD: Row = ("cause", "seconds", "share", "critical path", "where")
+DIFFERENCE_HEAD: Row = ("cause", "before", "after", "difference", "critical path", "where")
+GRAPH_HEAD: Row = ("stage of a graph", "ms", "µs per task", "moves with the link")
+STAGE_HEAD: Row = ("stage of a task, ms", "median", "10 %", "90 %", "moves with the link")
+BANDWIDTH_HEAD: Row = ("MB/s to", "from", "Dask plans with", "Dask's table", "Dask's fetches", "iperf3")
+OPERATION_HEAD: Row = (
+    "operation",
+    "code",
+    "tasks",
+    "began at, s",
+    "seconds",
+    "computing",
+    "most on the path",
+)
+CLOCK_HEAD: Row = ("clock", "ahead, ms", "certainly between", "skew, ppm", "bounds", "")
+
+
+def paragraph(summary: Summary) -> str:
+    """Describe one time breakdown."""
+    threads, runs = counted(summary.threads, "thread"), counted(summary.runs, "run")
+    by_share = sorted(summary.by_cause.items(), key=lambda item: -item[1])
+    shares = [
+        f"{percent(seconds / summary.makespan_s)} {cause.title}"
+        for cause, seconds in by_share[:MOST_PARTS]
+        if seconds > 0
+    ]
+    digits = _decimals(summary.makespan_s)
+    path = [
+        _bottleneck(row, digits)
+        for row in summary.ranked()[:MOST_PARTS]
+        if row[2] > LEAST_SHARE * summary.makespan_s
+    ]
+    return (
+        f"A run took {summary.makespan_s:.{digits}f} s on {threads} (mean of {runs}). Thread time:"
+        f" {', '.join(shares)}. On the critical path: {', '.join(path)}.{_without_network(summary)}"
+    )
+
+
+def percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def _decimals(*makespans_s: float) -> int:
+    """Return how many decimals the seconds of some runs get: two, or three digits if none is 1 s long."""
+    longest = max(makespans_s)
+    return max(2, 2 - math.floor(math.log10(longest))) if longest > 0 else 2
+
+
+def _without_network(summary: Summary) -> str:
+    """Say what a network that takes no time would save, and how good the model is that says so."""
+    if summary.replayed is None:
+        return ""
+    measured, replayed = summary.makespan_s, summary.replayed.as_it_was_s
+    without = summary.replayed.without_wire_s
+    saved = measured * (1 - without / replayed) if replayed else 0.0
+    digits = _decimals(measured)
+    return (
+        f" With a network that takes no time: {measured - saved:.{digits}f} s, at most {saved:.{digits}f} s"
+        f" less. (Replay on the same workers: {without:.{digits}f} s; with the network as it was"
+        f" {replayed:.{digits}f} s,"
+        f" {100 * (replayed / measured - 1):+.1f} % from the measured time.)"
+    )
+
+
+def difference(change: Difference) -> str:
+    """Describe two time breakdowns: what the second has more of, the most first, then what it has less of."""
+    least = LEAST_SHARE * max(abs(change.makespan_s), change.old.makespan_s * LEAST_SHARE)
+    ranked = [row for row in change.ranked() if abs(row[2]) > least and row[0] is not IDLE]
+    more, less = (
+        [row for row in ranked if row[2] > 0][:MOST_PARTS],
+        [row for row in ranked if row[2] < 0][:-3:-1],
+    )
+    before, after = change.old.makespan_s, change.new.makespan_s
+    digits = _decimals(before, after)
+    parts = [_bottleneck(row, digits, "+") for row in (*more, *less)]
+    total = f"{change.makespan_s:+.{digits}f} s ({before:.{digits}f} to {after:.{digits}f} s)"
+    return f"{total}: on the critical path {', '.join(parts)}." if parts else f"{total}."
+
+
+def main_cause(change: Difference) -> str:
+    """Name what grew most on the critical path; empty if nothing did."""
+    grown = [row for row in change.ranked() if row[2] > LEAST_S and row[0] is not IDLE]
+    if not grown:
+        return ""
+    return _bottleneck(grown[0], _decimals(change.old.makespan_s, change.new.makespan_s), "+")
+
+
+def _bottleneck(row: tuple[Bottleneck, str, float], digits: int, sign: str = "") -> str:
+    """Return ``5.71 s the wire (worker-1)``."""
+    bottleneck, place, seconds = row
+    unsaid = (bottleneck.name,) if bottleneck is LINK else (bottleneck.name, "client", "scheduler")
+    where = f" ({place})" if place and place not in unsaid else ""
+    return f"{seconds:{sign}.{digits}f} s {bottleneck.title}{where}"
+
+
+def rows(summary: Summary) -> Iterator[Row]:
+    """Return a time breakdown by cause; the last row is the sum, which is the makespan."""
+    for cause in CAUSES:
+        seconds, path = summary.by_cause.get(cause, 0.0), summary.path_by_cause.get(cause, 0.0)
+        if seconds or path:
+            share = percent(seconds / summary.makespan_s, 1)
+            yield cause.title, f"{seconds:.3f}", share, f"{path:.3f}", _where(summary.breakdown, cause)
+    total, path = sum(summary.breakdown.values()), sum(summary.path.values())
+    yield "together", f"{total:.3f}", percent(total / summary.makespan_s, 1), f"{path:.3f}", ""
+
+
+def difference_rows(change: Difference) -> Iterator[Row]:
+    """Return two time breakdowns by cause; the last row is the sum, the difference of the makespans."""
+    old, new = change.old, change.new
+    for cause in CAUSES:
+        before, after = old.by_cause.get(cause, 0.0), new.by_cause.get(cause, 0.0)
+        path = new.path_by_cause.get(cause, 0.0) - old.path_by_cause.get(cause, 0.0)
+        if before or after or path:
+            seconds = (f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}", f"{path:+.3f}")
+            yield (cause.title, *seconds, _where(change.breakdown, cause))
+    sums = (f"{sum(summary.breakdown.values()):.3f}" for summary in (old, new))
+    total, path = sum(change.breakdown.values()), sum(change.path.values())
+    yield "together", *sums, f"{total:+.3f}", f"{path:+.3f}", ""
+
+
+def operation_rows(record: Explained) -> Iterator[Row]:
+    """Return a row per operation of a record."""
+    for operation in record.operations:
+        summary = record.summary_of(operation)
+        computing = summary.by_cause.get(COMPUTE, 0.0) / summary.makespan_s if summary.makespan_s else 0.0
+        yield (
+            f"{operation.number}: {operation.span}" if operation.span else str(operation.number),
+            _place_in_code(operation.code),
+            str(operation.tasks),
+            f"{operation.start - record.timed[0].start:.2f}",
+            f"{operation.stop - operation.start:.2f}",
+            percent(computing),
+            ", ".join(_bottleneck(row, 2) for row in summary.ranked()[:2] if row[2] > LEAST_S),
+        )
+
+
+def _place_in_code(code: tuple[str, int, str]) -> str:
+    """Return ``file:line text``, the text cut to fit a table."""
+    file, line, text = code
+    return f"{Path(file).name}:{line} {text[:MOST_CODE]}".rstrip() if file else ""
+
+
+def _where(cells: ByCause, cause: Cause) -> str:
+    """Name the places of most of a cause's seconds."""
+    places = [(host, seconds) for host, seconds in hosts(cells, cause) if host not in ("client", "")]
+    most = max((abs(seconds) for _, seconds in places), default=0.0)
+    return ", ".join(f"{host} {seconds:.2f}" for host, seconds in places[:3] if abs(seconds) > most / 10)
+
+
+def starved(waiting_s: Mapping[str, float], makespan_s: float) -> str:
+    """Name the processes that waited long for a CPU: too few CPUs look like worker lag."""
+    longest = sorted(waiting_s.items(), key=lambda item: -item[1])
+    parts = [f"{node} {seconds:.2f} s" for node, seconds in longest if seconds > LONG_CPU_WAIT * makespan_s]
+    return f"Waited for a CPU, per run: {', '.join(parts)}." if parts else ""
+
+
+def clock_rows(clocks: Mapping[str, Clock]) -> Iterator[Row]:
+    """Return each clock: its offset to the reference, the interval of possible offsets, its skew."""
+    for node, clock in clocks.items():
+        between = f"{1e3 * clock.low_s:.2f} to {1e3 * clock.high_s:.2f}"
+        note = "" if clock.linear else f"not linear, by {-1e3 * clock.margin_s:.2f} ms"
+        yield node, f"{1e3 * clock.offset_s:.3f}", between, f"{1e6 * clock.skew:.0f}", str(clock.pairs), note
+
+
+def bandwidth_sentence(estimates: Sequence[BandwidthEstimate]) -> str:
+    """Name the pair that achieved least compared with what Dask plans with."""
+    ratios = [(pair.planned / pair.measured, pair) for pair in estimates if pair.measured]
+    if not ratios:
+        return ""
+    ratio, worst = max(ratios, key=lambda item: item[0])
+    comparison = f"{ratio:.1f} times less." if ratio > 1 else "no pair achieved less than planned."
+    return (
+        f"Dask plans with {_mb(worst.planned)} MB/s between all pairs; {worst.receiver} received"
+        f" {_mb(worst.measured)} MB/s from {worst.sender}: {comparison}"
+    )
+
+
+def bandwidth_rows(estimates: Sequence[BandwidthEstimate]) -> Iterator[Row]:
+    """Return a row per pair, in MB/s."""
+    for pair in estimates:
+        rates = (pair.planned, pair.by_pair, pair.fetched, pair.probed)
+        yield (pair.receiver, pair.sender, *map(_mb, rates))
+
+
+def _mb(bytes_per_s: float | None) -> str:
+    return "" if bytes_per_s is None else f"{bytes_per_s / 1e6:.1f}"
+
+
+def stage_rows(runs: Sequence[Run]) -> Iterator[Row]:
+    for stage in stage_lengths(runs):
+        lengths = (f"{ms:.3f}" for ms in (stage.median_ms, stage.low_ms, stage.high_ms))
+        yield (stage.title, *lengths, "yes" if stage.moves_with_link else "")
+
+
+def graph_rows(graphs: GraphTimes | None) -> Iterator[Row]:
+    for stage in GRAPH_STAGES if graphs else ():
+        seconds = graphs.seconds[stage.name] if graphs else 0.0
+        per_task = f"{1e6 * seconds / graphs.tasks:.1f}" if graphs and graphs.tasks else ""
+        yield stage.title, f"{1e3 * seconds:.2f}", per_task, "yes" if stage.moves_with_link else ""
+
+
+def graph_size(graphs: GraphTimes | None) -> str:
+    if not graphs or not graphs.tasks:
+        return ""
+    per_task = graphs.nbytes / graphs.tasks
+    size = f"{graphs.tasks:.0f} tasks, {graphs.nbytes / 1e6:.2f} MB"
+    return f"Graphs of a run: {size}, {per_task:.0f} bytes per task."
+
+
+def growth_rows(cells: Mapping[str, GraphTimes]) -> Iterator[Row]:
+    """Return microseconds per task of each stage, a column per cell, and its exponent."""
+    exponents = growth(list(cells.values()))
+    for stage in GRAPH_STAGES:
+        per_task = (
+            f"{1e6 * graphs.seconds[stage.name] / max(1, graphs.tasks):.1f}" for graphs in cells.values()
+        )
+        exponent = f"{exponents[stage.name]:.2f}" if stage.name in exponents else ""
+        yield (stage.title, *per_task, exponent)
+
+
+def growth_head(cells: Mapping[str, GraphTimes]) -> Row:
+    sizes = (f"{name}: {graphs.tasks:.0f} tasks" for name, graphs in cells.items())
+    return ("stage of a graph, µs per task", *sizes, "exponent")
+
+
+def quadratic_growth(graphs: Sequence[GraphTimes]) -> str:
+    titles = [stage.title for stage in quadratic(graphs)]
+    return f"Grows with the square of the number of tasks, or nearly: {'; '.join(titles)}." if titles else ""

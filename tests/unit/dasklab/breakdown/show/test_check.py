@@ -1,0 +1,198 @@
+"""Old and new records are compared: slower, not slower, or nobody can decide."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from dasklab.breakdown.build.operations import Operation
+from dasklab.breakdown.model.run import Graph
+from dasklab.breakdown.show import check as checking
+from dasklab.breakdown.show.check import Comparison, ComparisonDocument, Verdict, change_pct, verdict
+from dasklab.breakdown.show.explain import Explained
+from dasklab.cli import main
+from dasklab.errors import LabError
+from dasklab.records.document import Record
+from dasklab.results.statistics.interval import Interval
+from scipy import stats
+
+from tests.unit.dasklab.breakdown.timelines import make_run, task
+
+ROOT = Path(__file__).parents[5]
+CUT = Record(form=2, client="c", start=0.0, stop=1.0, lost={}, failures={}, complete=False)
+
+
+def record(length: float) -> Explained:
+    """A record of so many seconds, all of which one task computes."""
+    row = task("spin-1", "worker-1", 1, 0.0, length, decided=0.0, handled=length)
+    run = make_run([row], stop=length, threads={"worker-1": 1})
+    return Explained(Path("run"), False, {}, [run], {}, None)
+
+
+def test_twice_as_long_is_slower_and_computing_is_the_cause() -> None:
+    result = checking.compare(
+        [record(s) for s in (2.0, 2.1, 1.9)], [record(s) for s in (1.0, 1.05, 0.95)], 10
+    )
+    assert result.verdict is Verdict.SLOWER
+    assert result.change_pct.value == pytest.approx(100, abs=1)
+    assert str(result).startswith("slower: +100.0 % (") and "mainly +1.00 s computing" in str(result)
+
+
+def test_the_same_work_is_not_slower() -> None:
+    same = [record(s) for s in (1.0, 1.01, 0.99)]
+    result = checking.compare(same, same, 10)
+    assert result.verdict is Verdict.NOT_SLOWER and str(result).startswith("not slower: +0.0 %")
+
+
+def test_single_records_and_noisy_records_decide_nothing() -> None:
+    single = checking.compare([record(3.0)], [record(1.0)], 10)
+    assert single.verdict is Verdict.CANNOT_DECIDE and math.isnan(single.change_pct.low)
+    assert str(single).endswith("record at least 2 runs on each side")
+    noisy = checking.compare([record(s) for s in (1.0, 2.0)], [record(s) for s in (1.0, 1.9)], 100)
+    assert noisy.verdict is Verdict.CANNOT_DECIDE
+    assert str(noisy).endswith("records on each side would decide")
+
+
+def stored(path: Path, content: str, **fields: object) -> Explained:
+    path.mkdir()
+    (path / "record.json").touch()
+    (path / "record.chunks").write_text(content)
+    return replace(record(1.0), directory=path, **fields)
+
+
+def test_records_that_were_cut_off_decide_nothing(tmp_path: Path) -> None:
+    whole, cut = stored(tmp_path / "a", "a"), stored(tmp_path / "b", "b", document=CUT)
+    result = checking.compare([cut], [whole], 10)
+    assert result.verdict is Verdict.CANNOT_DECIDE
+    assert str(result) == f"cannot decide: {tmp_path / 'b'} was cut off; record that run again"
+    document = ComparisonDocument.of(result)
+    assert document.change_pct is None and document.obstacle == result.obstacle
+    full = replace(cut, document=CUT.model_copy(update={"beyond_limit": {"tasks": 1}}))
+    assert "reached its size limit; record that run again with a larger max_mb" in str(
+        checking.compare([whole], [full], 10)
+    )
+
+
+def test_the_same_record_given_twice_decides_nothing(tmp_path: Path) -> None:
+    records = [stored(tmp_path / name, content) for name, content in (("a", "x"), ("b", "y"), ("c", "x"))]
+    assert f"{tmp_path / 'a'} and {tmp_path / 'c'} are the same record" in str(
+        checking.compare(records[:2], records[2:], 10)
+    )
+
+
+def test_the_same_trial_given_twice_decides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "records.json").write_text("{}")
+    trial = replace(record(1.0), directory=tmp_path)
+    assert "are the same record" in str(checking.compare([trial], [trial], 10))
+
+
+def test_different_work_is_compared_only_if_that_is_wanted() -> None:
+    def of_tasks(number: int) -> Explained:
+        explained = record(1.0)
+        (run,) = explained.runs
+        return replace(explained, runs=[replace(run, prefixes=["spin"] * number)])
+
+    new, old = [of_tasks(2), of_tasks(2)], [of_tasks(1), of_tasks(1)]
+    assert "hold different work (spin: 2 and 1 tasks)" in str(checking.compare(new, old, 10))
+    assert checking.compare(new, old, 10, if_work_differs=None).verdict is Verdict.NOT_SLOWER
+
+
+def test_slower_work_that_has_more_operations_for_that_is_the_same_work() -> None:
+    """Graphs that follow each other quickly are one operation, slowly they are several."""
+    (run,) = record(1.0).runs
+    sent = replace(run, graphs=[Graph(0.0, 0.0, 0.0, 1, 1, 0.0, 0.0, 0.0)] * 2)
+    old = replace(record(1.0), runs=[sent], operations=[Operation(1, "", ("", 0, ""), 0.0, 1.0, 2)])
+    new = replace(old, operations=[*old.operations, replace(old.operations[0], number=2)])
+    assert checking.compare([new, new], [old, old], 10).verdict is Verdict.NOT_SLOWER
+    other = replace(old, runs=[replace(sent, graphs=sent.graphs[:1])])
+    assert "hold different work (1 and 2 graphs)" in str(checking.compare([other], [old], 10))
+
+
+def test_so_many_records_as_are_said_would_decide() -> None:
+    sides = ([1.0, 1.3], [1.0, 1.25])
+    number = checking.records_needed(*sides, 50)
+    assert number is not None
+    repeated = [list(np.tile(side, math.ceil(number / 2) + 1)) for side in sides]
+    assert verdict(change_pct(*repeated), 50) is Verdict.NOT_SLOWER
+    assert checking.records_needed([1.0, 1.2], [1.0, 1.2], 1e-9) is None
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [((11, 20), Verdict.SLOWER), ((-5, 10), Verdict.NOT_SLOWER), ((9, 11), Verdict.CANNOT_DECIDE)],
+)
+def test_the_whole_interval_decides(ends: tuple[float, float], expected: Verdict) -> None:
+    assert verdict(Interval(sum(ends) / 2, *ends), 10) is expected
+
+
+def test_the_interval_is_welch_s() -> None:
+    new, old = [math.log(x) for x in (2.0, 2.4, 2.2)], [math.log(x) for x in (1.0, 1.5, 1.1, 1.2)]
+    expected = stats.ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
+    interval = change_pct([math.exp(x) for x in new], [math.exp(x) for x in old])
+    assert (interval.low, interval.high) == pytest.approx(
+        [100 * math.expm1(end) for end in (expected.low, expected.high)]
+    )
+
+
+def test_without_a_change_the_interval_covers_zero_in_95_of_100_cases() -> None:
+    chance = random.Random(1)
+    sides = [[[math.exp(chance.gauss(0, 0.1)) for _ in range(4)] for _ in range(2)] for _ in range(2000)]
+    missed = sum(change_pct(*pair).excludes(0) for pair in sides)
+    assert 0.03 < missed / len(sides) < 0.07
+
+
+def test_the_published_schema_is_that_of_the_document() -> None:
+    file = ROOT / "docs" / "reference" / "check.schema.json"
+    assert json.loads(file.read_text()) == ComparisonDocument.model_json_schema()
+
+
+@pytest.mark.parametrize("kind", list(Verdict))
+def test_the_exit_status_is_the_verdict(
+    kind: Verdict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    interval = Interval(3.0) if kind is Verdict.CANNOT_DECIDE else Interval(3.0, 1.0, 5.0)
+    monkeypatch.setattr("dasklab.breakdown.show.explain.explain", lambda path: path)
+    monkeypatch.setattr(
+        checking,
+        "compare",
+        lambda new, old, limit, remedy: Comparison(kind, interval, limit, [1.0], [1.0], "a cause"),
+    )
+    folders = [str(tmp_path), "--against", str(tmp_path)]
+    result = CliRunner().invoke(main, ["check", *folders, "--slower", "2.5%", "--json"])
+    assert result.exit_code == kind.value
+    document = ComparisonDocument.model_validate_json(result.output)
+    assert (document.verdict, document.limit_pct) == (kind.name.lower(), 2.5)
+    assert (document.low_pct is None) == (kind is Verdict.CANNOT_DECIDE)
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"), [("-1", "negative"), ("much", "not a percentage"), ("inf%", "infinite")]
+)
+def test_a_limit_that_is_no_percentage_is_refused(limit: str, why: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["check", str(tmp_path), "--against", str(tmp_path), "--slower", limit])
+    assert result.exit_code == 2 and why in result.output
+
+
+def test_a_record_that_cannot_be_read_is_not_called_slower(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["check", str(tmp_path), "--against", str(tmp_path)])
+    assert result.exit_code == 3 and str(tmp_path) in result.output
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied", "record.json"), LabError("damaged")]
+)
+def test_no_failure_to_read_is_called_slower(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> Explained:
+        raise error
+
+    monkeypatch.setattr("dasklab.breakdown.show.explain.explain", fail)
+    result = CliRunner().invoke(main, ["check", str(tmp_path), "--against", str(tmp_path)])
+    assert result.exit_code == 3

@@ -1,0 +1,54 @@
+"""Tasks on their threads, lanes for what overlaps, and arrows between tasks and transfers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from dasklab.breakdown.assign.threads import break_down
+from dasklab.breakdown.model.intervals import TICK_S
+from dasklab.breakdown.show.trace.arrows import arrows
+from dasklab.breakdown.show.trace.lanes import lanes
+from dasklab.breakdown.show.trace.occupied import is_running, occupied
+
+from tests.unit.dasklab.breakdown.timelines import by_hand, random_run
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_tasks_and_waits_cover_each_thread_once(seed: int) -> None:
+    run = random_run(seed, sense=True)
+    intervals = break_down(run)
+    tasks = occupied(run, intervals)
+    waits = intervals.select(~is_running(run, intervals))
+    assert (tasks.stop - tasks.start).sum() + waits.seconds.sum() == pytest.approx(intervals.seconds.sum())
+    assert len(set(tasks.task.tolist())) == len(tasks)
+    inside = tasks.start >= run.tasks.start[tasks.task] - TICK_S
+    assert inside.all() and (tasks.stop <= run.tasks.stop[tasks.task] + TICK_S).all()
+    parts = [part for row in range(len(tasks)) for part in tasks.parts_of(row)]
+    assert parts == list(range(len(tasks.parts)))
+
+
+def test_a_run_without_tasks_occupies_nothing() -> None:
+    run = random_run(1, sense=True)
+    assert len(occupied(run, break_down(run).select(np.zeros(0, np.int64)))) == 0
+
+
+def test_intervals_of_a_lane_do_not_overlap_and_there_are_no_more_lanes_than_needed() -> None:
+    chance = np.random.default_rng(1)
+    row, start = chance.integers(0, 3, 200), chance.uniform(0, 10, 200)
+    stop = start + chance.exponential(0.5, 200)
+    lane = lanes(row, start, stop)
+    for member in range(3):
+        mine = row == member
+        for number in range(lane[mine].max() + 1):
+            chosen = np.flatnonzero(mine & (lane == number))
+            ends = sorted(zip(start[chosen], stop[chosen], strict=True))
+            assert all(before[1] <= after[0] for before, after in pairwise(ends))
+        most = max(((start[mine] <= time) & (stop[mine] > time)).sum() for time in start[mine])
+        assert lane[mine].max() + 1 == most
+
+
+def test_arrows_go_through_the_fetch_that_was_in_time() -> None:
+    moved = arrows(by_hand())
+    assert (moved.into, moved.out) == ([(0, 0)], [(0, 1)])

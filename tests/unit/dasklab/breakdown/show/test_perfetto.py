@@ -1,0 +1,229 @@
+"""Perfetto's form of a trace, read back: slices nest, arrows go from task to transfer to task."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from dasklab.breakdown.assign.threads import break_down
+from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.show.explain import Explained, explain
+from dasklab.breakdown.show.trace import write
+
+from tests.unit.dasklab.breakdown.timelines import by_hand, random_run
+from tests.unit.dasklab.stored_run import TRIAL, previous_run
+
+protos = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+
+
+@dataclass
+class Slice:
+    """A slice as a reader of the trace finds it; ``inside`` is the slice around it."""
+
+    track: str
+    name: str
+    category: str
+    start: int
+    stop: int = -1
+    inside: Slice | None = None
+    arguments: dict[str, object] = field(default_factory=dict)
+    leaving: list[int] = field(default_factory=list)
+    arriving: list[int] = field(default_factory=list)
+
+
+class Trace:
+    """Reads a trace as Perfetto does: packets in order of time, texts by number, a stack per track."""
+
+    def __init__(self, file: Path) -> None:
+        trace = protos.Trace()
+        trace.ParseFromString(file.read_bytes())
+        self.metadata, self.counters = {}, defaultdict(list)
+        self.slices: list[Slice] = []
+        self.processes, self.tracks = {}, {}
+        self.texts: dict[str, dict[int, str]] = defaultdict(dict)
+        for packet in trace.packet:
+            self._define(packet)
+        events = [packet for packet in trace.packet if packet.HasField("track_event")]
+        stacks: dict[int, list[Slice]] = defaultdict(list)
+        for packet in sorted(events, key=lambda packet: packet.timestamp):  # stable, as Perfetto sorts
+            self._event(packet, stacks[packet.track_event.track_uuid])
+        assert not any(stacks.values()), "a slice has no end"
+
+    def _define(self, packet: Any) -> None:
+        for entry in packet.chrome_events.metadata:
+            self.metadata[entry.name] = entry.string_value
+        for kind in ("event_names", "event_categories", "debug_annotation_names"):
+            for entry in getattr(packet.interned_data, kind):
+                assert entry.iid not in self.texts[kind]
+                self.texts[kind][entry.iid] = entry.name
+        for entry in packet.interned_data.debug_annotation_string_values:
+            self.texts["values"][entry.iid] = entry.str.decode()
+        if packet.HasField("track_descriptor"):
+            track = packet.track_descriptor
+            if track.HasField("process"):
+                self.processes[track.process.pid] = track.process.process_name
+                name = track.process.process_name
+            elif track.HasField("thread"):
+                name = f"{self.processes[track.thread.pid]}/{track.thread.thread_name}"
+            else:
+                name = f"{self.tracks[track.parent_uuid]}/{track.name}"
+            assert track.uuid not in self.tracks
+            self.tracks[track.uuid] = name
+
+    def _event(self, packet: Any, stack: list[Slice]) -> None:
+        event, kinds = packet.track_event, protos.TrackEvent.Type
+        track = self.tracks[event.track_uuid]
+        if event.type == kinds.TYPE_COUNTER:
+            self.counters[track].append(event.double_counter_value)
+        elif event.type == kinds.TYPE_SLICE_END:
+            stack.pop().stop = packet.timestamp
+        else:
+            [category] = event.category_iids
+            begun = Slice(
+                track,
+                self.texts["event_names"][event.name_iid],
+                self.texts["event_categories"][category],
+                packet.timestamp,
+                inside=stack[-1] if stack else None,
+                arguments={
+                    self.texts["debug_annotation_names"][a.name_iid]: (
+                        self.texts["values"][a.string_value_iid] if a.string_value_iid else a.int_value
+                    )
+                    for a in event.debug_annotations
+                },
+                leaving=list(event.flow_ids),
+                arriving=list(event.terminating_flow_ids),
+            )
+            self.slices.append(begun)
+            stack.append(begun)
+
+    def arrows(self) -> list[tuple[Slice, Slice]]:
+        """Return where each arrow begins and ends; each has one of either."""
+        begins = {number: one for one in self.slices for number in one.leaving}
+        ends = {number: one for one in self.slices for number in one.arriving}
+        assert begins.keys() == ends.keys()
+        assert len(begins) == sum(len(one.leaving) for one in self.slices)
+        assert len(ends) == sum(len(one.arriving) for one in self.slices)
+        return [(begins[number], ends[number]) for number in begins]
+
+
+def traced(run: Run, folder: Path) -> Trace:
+    write(Explained(folder, False, {}, [run], {}, pd.DataFrame()), folder / "trial.pftrace")
+    return Trace(folder / "trial.pftrace")
+
+
+def test_arrows_lead_from_the_task_through_the_transfer_to_its_dependent(tmp_path: Path) -> None:
+    trace = traced(by_hand(), tmp_path)
+    assert set(trace.processes.values()) == {"critical path", "scheduler", "worker-1", "worker-2"}
+    (made, brought), (moved, needed) = trace.arrows()
+    assert (made.track, made.name, made.arguments) == ("worker-1/thread 1", "a", {"key": "a"})
+    assert brought is moved
+    assert (moved.track, moved.name, moved.category) == (
+        "worker-2/transfers to it",
+        "from worker-1",
+        "transfer",
+    )
+    assert moved.arguments == {"keys": "a", "number of keys": 1, "bytes": 8}
+    assert (needed.track, needed.name) == ("worker-2/thread 1", "b")
+    assert [(one.start, one.stop) for one in (made, moved, needed)] == [
+        (1_000_000_000, 3_000_000_000), (4_600_000_000, 7_400_000_000), (8_000_000_000, 9_000_000_000),
+    ]  # fmt: skip
+
+
+def test_stages_of_a_transfer_lie_inside_of_it_without_gaps(tmp_path: Path) -> None:
+    trace = traced(by_hand(), tmp_path)
+    [transfer] = [one for one in trace.slices if one.category == "transfer"]
+    stages = [one for one in trace.slices if one.inside is transfer]
+    assert {one.name for one in stages} >= {
+        "waiting for data: on the wire",
+        "serialising and deserialising data",
+    }
+    ends = [transfer.start, *(one.stop for one in stages)]
+    assert [one.start for one in stages] == ends[:-1] and ends[-1] == transfer.stop
+
+
+def outer(slices: list[Slice], track: str) -> list[Slice]:
+    return [one for one in slices if one.track == track and one.inside is None]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_threads_are_covered_once_and_slices_nest(seed: int, tmp_path: Path) -> None:
+    run = random_run(seed, sense=True)
+    trace = traced(run, tmp_path)
+    for one in trace.slices:
+        assert 0 <= one.start <= one.stop
+        if one.inside:
+            assert one.inside.start <= one.start and one.stop <= one.inside.stop
+    threads = [track for track in trace.tracks.values() if "/thread" in track]
+    assert len(threads) == len(run.thread_rows[1])
+    seconds = sum(one.stop - one.start for track in threads for one in outer(trace.slices, track)) / 1e9
+    assert seconds == pytest.approx(float(break_down(run).seconds.sum()), abs=1e-5)
+    tasks = [one for one in trace.slices if one.category == "task"]
+    keys = [one.arguments["key"] for one in tasks]
+    assert len(keys) == len(set(keys)) <= len(run.tasks)
+    for begin, end in trace.arrows():
+        assert {begin.category, end.category} == {"task", "transfer"}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_stamps_without_sense_give_a_trace_that_can_be_read(seed: int, tmp_path: Path) -> None:
+    trace = traced(random_run(seed, sense=False), tmp_path)
+    assert all(0 <= one.start <= one.stop for one in trace.slices)
+
+
+def test_stored_trial_has_metadata_and_names_of_kinds(tmp_path: Path) -> None:
+    trial = previous_run(tmp_path) / TRIAL
+    write(explain(trial), tmp_path / "trial.pftrace")
+    trace = Trace(tmp_path / "trial.pftrace")
+    assert trace.metadata["experiment"] == "baseline" and trace.metadata["cell"]
+    assert trace.metadata["dask"] and trace.metadata["runs"].startswith("1: ")
+    names = {one.name for one in trace.slices if one.category == "task"}
+    assert "sum" in {name.split("-")[0] for name in names}
+    assert not any(char.isdigit() for name in names for char in name[-8:]), names  # no tokens
+    assert {begin.category for begin, _ in trace.arrows()} == {"task", "transfer"}
+    assert {track.split("/")[0] for track in trace.counters} >= {"worker-1", "worker-2", "worker-3"}
+
+
+class Captured:
+    """What packets showed: three messages, of which two overlap, and the rates of two seconds."""
+
+    def __init__(self, start: float) -> None:
+        def message(begin: float, end: float, target: str) -> dict[str, Any]:
+            times = {"time_ns": int(1e9 * (start + begin)), "end_ns": int(1e9 * (start + end))}
+            return times | {"source": "scheduler", "destination": target, "op": "compute-task", "bytes": 70}
+
+        rate = {"source": "scheduler", "destination": "worker-1"}
+        self.tables: dict[str, list[dict[str, Any]]] = {
+            "messages": [message(1, 2, "worker-1"), message(1.5, 3, "worker-2"), message(4, 5, "worker-1")],
+            "series": [rate | {"second": int(start) + n, "ip_bytes": 1e6 * (n + 1)} for n in range(2)],
+        }
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return self.tables[name]
+
+
+def test_messages_of_a_capture_lie_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dasklab.results.storage.recording.read", lambda directory: Captured(0.0))
+    write(Explained(tmp_path, True, {}, [by_hand()], {}, pd.DataFrame()), tmp_path / "trial.pftrace")
+    trace = Trace(tmp_path / "trial.pftrace")
+    messages = [one for one in trace.slices if one.category == "message"]
+    assert [(one.name, one.start / 1e9, one.stop / 1e9) for one in messages] == [
+        ("to worker-1: compute-task", 1, 2),
+        ("to worker-2: compute-task", 1.5, 3),
+        ("to worker-1: compute-task", 4, 5),
+    ]
+    assert {one.track for one in messages} == {"packets/messages of scheduler"}
+    assert all(one.inside is None for one in messages)  # on tracks of their own
+    assert trace.counters["packets/scheduler to worker-1"] == [8, 16]
+
+
+def test_file_name_chooses_the_form(tmp_path: Path) -> None:
+    explained = Explained(tmp_path, False, {}, [by_hand()], {}, pd.DataFrame())
+    for name in ("a.json", "a.pftrace", "a.trace"):
+        write(explained, tmp_path / name)
+    assert (tmp_path / "a.json").read_bytes()[:1] == b"{"
+    assert (tmp_path / "a.trace").read_bytes() == (tmp_path / "a.pftrace").read_bytes()

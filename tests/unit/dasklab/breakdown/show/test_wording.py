@@ -1,0 +1,98 @@
+"""The sentences and tables of a time breakdown, and clocks against a capture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from dasklab.breakdown.answers.replay import Replay
+from dasklab.breakdown.answers.summary import Difference, Summary
+from dasklab.breakdown.build.align import Delay, clocks_by_packets
+from dasklab.breakdown.model.causes import COMPUTE, LAG, LINK, OWN, WIRE
+from dasklab.breakdown.show import wording
+
+PAIR = "worker-3 < worker-1"
+OLD = Summary(
+    makespan_s=4.0,
+    threads=3,
+    runs=5,
+    breakdown={(COMPUTE, "worker-1"): 3.0, (LAG, "worker-2"): 1.0},
+    path={(COMPUTE, "worker-1"): 4.0},
+    bottlenecks={(OWN, "worker-1"): 4.0},
+)
+NEW = Summary(
+    makespan_s=7.7,
+    threads=3,
+    runs=5,
+    breakdown={(COMPUTE, "worker-1"): 3.0, (LAG, "worker-2"): 1.3, (WIRE, PAIR): 3.4},
+    path={(COMPUTE, "worker-1"): 4.0, (WIRE, PAIR): 3.7},
+    bottlenecks={(OWN, "worker-1"): 4.0, (LINK, PAIR): 3.7},
+)
+
+
+def test_a_difference_in_words() -> None:
+    sentence = wording.difference(Difference(OLD, NEW))
+    assert sentence == "+3.70 s (4.00 to 7.70 s): on the critical path +3.70 s the wire (worker-3)."
+
+
+def test_a_table_ends_with_the_makespan() -> None:
+    *_, last = wording.rows(NEW)
+    assert last[:4] == ("together", "7.700", "100.0 %", "7.700")
+    *_, last = wording.difference_rows(Difference(OLD, NEW))
+    assert last[1:5] == ("4.000", "7.700", "+3.700", "+3.700")
+
+
+def test_a_breakdown_in_words() -> None:
+    text = wording.paragraph(NEW)
+    assert text.startswith(
+        "A run took 7.70 s on 3 threads (mean of 5 runs). Thread time: 44 % waiting for data: on the wire,"
+    )
+    assert "On the critical path: 4.00 s computing (worker-1), 3.70 s the wire (worker-3)" in text
+    assert "With a network that takes no time" not in text
+    replayed = wording.paragraph(replace(NEW, replayed=Replay(7.3, 4.2)))
+    assert replayed.endswith(
+        "With a network that takes no time: 4.43 s, at most 3.27 s less. (Replay on the same workers: 4.20 s;"
+        " with the network as it was 7.30 s, -5.2 % from the measured time.)"
+    )
+
+
+def test_short_runs_have_three_digits() -> None:
+    short = replace(
+        OLD, makespan_s=0.0412, replayed=Replay(0.0412, 0.0402), bottlenecks={(OWN, "worker-1"): 0.009}
+    )
+    text = wording.paragraph(short)
+    assert text.startswith("A run took 0.0412 s") and "0.0090 s computing (worker-1)" in text
+    assert "0.0402 s, at most 0.0010 s less" in text
+    longer = wording.difference(Difference(short, replace(short, makespan_s=0.0512)))
+    assert longer == "+0.0100 s (0.0412 to 0.0512 s)."
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.02])
+def test_clocks_against_a_capture(delay_s: float) -> None:
+    """The scheduler is 0.5 s ahead of the capture, the worker 2 s behind; keys come again in each run."""
+    chance = np.random.default_rng(3)
+    sent = np.sort(chance.uniform(100, 130, 400))
+    ways = [0.0003 + chance.exponential(0.001, 400) for _ in range(4)]
+    packet = sent + ways[0]
+    arrived = packet + ways[1] + delay_s
+    start, reported = arrived + 0.01, arrived + 0.05
+    finished = reported + ways[2]
+    handled = finished + ways[3]
+    keys = [f"x-{number % 40}" for number in range(400)]
+    frame = pd.DataFrame(
+        {"key": keys, "worker": "worker-1", "sent_s": sent + 0.5, "handled_s": handled + 0.5,
+         "arrived_s": arrived - 2, "start_s": start - 2, "reported_s": reported - 2}
+    )  # fmt: skip
+    decoded = [
+        {"key": k, "start_s": s - 2, "sent_ns": int(p * 1e9), "finished_ns": int(f * 1e9)}
+        for k, s, p, f in zip(keys, start, packet, finished, strict=True)
+    ]
+    delays = {("scheduler", "worker-1"): Delay(after=delay_s)}
+    clocks = clocks_by_packets({"tasks": frame}, decoded, delays)
+    for node, true in (("scheduler", 0.5), ("worker-1", -2.0)):
+        assert clocks[node].low_s <= true <= clocks[node].high_s
+        assert clocks[node].offset_s == pytest.approx(true, abs=1e-4)
+    stop_to_wire = finished - clocks["worker-1"].to_reference(reported - 2)
+    assert stop_to_wire.min() > -clocks["worker-1"].half_s
