@@ -1,8 +1,9 @@
 """The command ``dasklab``. Its subcommands are the modules of ``dasklab.commands`` that are listed here.
 
 The command NAME is the function NAME in the module ``dasklab.commands.NAME``, and the function's docstring is
-its help. To add a command, write that module and add its name to ``COMMANDS``. A module is imported when its
-command or an overview is needed; what takes long to import (pandas, Ansible) it imports when it runs.
+its help. To add a command, write that module and add its name to ``COMMANDS``; to remove one, name its
+replacement in ``dasklab.replaced``. A module is imported when its command or an overview is needed; what
+takes long to import (pandas, Ansible) it imports when it runs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "Use its hosts": ("ssh", "tc", "capture", "top", "dashboard"),
     "Run experiments": ("baseline", "run", "reproduce"),
     "Read results": ("results", "report", "history"),
-    "Explain and predict": ("record", "explain", "check", "whatif", "sensitivity", "advise"),
+    "Explain and predict": ("record", "explain", "check", "whatif", "sensitivity"),
     "Use other programs": ("wire", "minipve"),
 }
 """Title in the help -> the commands below it."""

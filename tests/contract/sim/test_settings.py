@@ -1,17 +1,28 @@
-"""The simulated Dask honours the settings that advice is searched among."""
+"""The simulated Dask honours the settings that `whatif --set dask.*` takes."""
 
 from __future__ import annotations
 
 import pytest
-from dasklab.model.experiment import merge
-from dasklab.predict import advice, farm
-from dasklab.predict.advice import Candidate
+from dasklab.predict import farm
 
 from tests.unit.dasklab.sim.samples import scenario
 
-INCOMING = "distributed.worker.connections.incoming"
-OUTGOING = "distributed.worker.connections.outgoing"
-BYTES = "distributed.worker.transfer.message-bytes-limit"
+SETTINGS_OF_LIGHT_WORKERS = {
+    "distributed.scheduler.bandwidth": 600_000,
+    "distributed.worker.connections.incoming": 1,
+    "distributed.worker.connections.outgoing": 1,
+    "distributed.worker.transfer.message-bytes-limit": "5MB",
+}
+SETTINGS = {
+    "whole": SETTINGS_OF_LIGHT_WORKERS
+    | {
+        "distributed.scheduler.worker-saturation": 1.0,
+        "distributed.scheduler.work-stealing": False,
+        "distributed.scheduler.work-stealing-interval": "100ms",
+        "distributed.scheduler.unknown-task-duration": "10ms",
+    },
+    "light": SETTINGS_OF_LIGHT_WORKERS,
+}
 BUSY = {  # small, but every setting matters: workers fetch several results from each other at the same time
     "workers": 6,
     "workload": {"name": "array_study", "params": {"size": 1000, "chunk": 200}},
@@ -22,28 +33,16 @@ BUSY = {  # small, but every setting matters: workers fetch several results from
         "sum": [(0.05, 0.0, 4_000_000)],
     },
 }
-SETTINGS_OF_LIGHT_WORKERS = (BYTES, INCOMING, OUTGOING, advice.BANDWIDTH)
 
 
-@pytest.mark.parametrize("design", ["whole", "light"])
+@pytest.mark.parametrize("design", SETTINGS)
 def test_each_setting_changes_what_the_simulated_dask_does(design: str) -> None:
     """The same scenario gives the same digest, so a different digest is due to the setting."""
     unchanged = scenario(**BUSY, design=design)
-    settings = {name: values[0] for name, values in advice.LEVELS.items()}
-    settings |= {INCOMING: 1, OUTGOING: 1, advice.BANDWIDTH: 600_000}
-    candidates = [
-        Candidate(((name, value),))
-        for name, value in settings.items()
-        if design == "whole" or name in SETTINGS_OF_LIGHT_WORKERS
-    ]
     changed = [
-        unchanged.model_copy(update={"dask": merge({}, candidate.changes["dask"])})
-        for candidate in candidates
+        unchanged.model_copy(update={"dask": {name: value}}) for name, value in SETTINGS[design].items()
     ]
     outcomes = farm.simulate_all([unchanged, unchanged, *changed])
     first, second, *digests = [outcome.digest for outcome in outcomes]
     assert first == second
-    without_effect = [
-        candidate.name for candidate, digest in zip(candidates, digests, strict=True) if digest == first
-    ]
-    assert without_effect == []
+    assert [name for name, digest in zip(SETTINGS[design], digests, strict=True) if digest == first] == []

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
-from dasklab import cli
+from dasklab import cli, terminal
 from dasklab.cli import COMMANDS, main
 from dasklab.commands import playbooks, up
 from dasklab.commands.json_documents import CheckedLab
@@ -24,6 +24,7 @@ from dasklab.machines.inventory import Inventory
 from dasklab.machines.proxmox import Resource
 from dasklab.model import experiment
 from dasklab.paths import SHARE as ROOT
+from dasklab.replaced import REPLACED
 from dasklab.running import driver, playbook
 from dasklab.running.setup import setup_of
 from daskwire.terminal.cli import wire as daskwire
@@ -193,6 +194,26 @@ def test_an_unknown_command_is_refused() -> None:
     result = run("fly")
     assert result.exit_code == 2
     assert "No such command 'fly'" in result.output
+
+
+def test_a_command_that_is_gone_names_its_replacement() -> None:
+    result = run("advise", "results/baseline/1", "--confirm")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(
+        "dasklab: 'advise' is gone: 'dasklab whatif RUN --set dask.SETTING=VALUE' "
+    )
+    assert len(result.stderr.splitlines()) == 2
+
+
+def test_an_option_that_is_gone_names_its_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "REPLACED", {"results compare --old": "use --new."})
+    result = run("results", "compare", "A", "B", "--old")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (2, "dasklab: '--old' is gone: use --new.")
+    assert "No such option" in run("results", "show", "A", "--old").stderr
+
+
+def test_what_is_gone_is_not_a_command_again() -> None:
+    assert not set(REPLACED) & {name for names in COMMANDS.values() for name in names}
 
 
 def test_the_inventory_may_precede_the_command() -> None:

@@ -57,7 +57,7 @@ def dasklab(*words: str | Path) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
-@pytest.mark.parametrize("command", ["whatif RUN", "sensitivity RUN", "advise RUN", "reproduce RUN baseline"])
+@pytest.mark.parametrize("command", ["whatif RUN", "sensitivity RUN", "reproduce RUN baseline"])
 def test_no_command_executes_the_source_that_a_run_carries(
     command: str, run_folder: Path, marker: Path
 ) -> None:
