@@ -14,7 +14,8 @@ package, and with ``--image`` a scenario of molecule-proxmox. The verdicts:
     refused   minipve refuses all steps in clear words
     wrong     a step fails for another reason, or a second call of an idempotent module changes something
 
-Environments are installed once, in ``--folder``. The exit status is 1 if a client is wrong.
+Environments are installed once, in ``--folder``. The exit status is 1 if a client is wrong, and 2 if the
+clients cannot be run here.
 """
 
 from __future__ import annotations
@@ -51,7 +52,12 @@ REFUSAL = re.compile(
 )
 MACHINE = {"vmid": "100", "name": "client", "memory": "32", "kvm": "0", "scsi0": "local:1,format=qcow2"}
 """The VM that programs list, and whose console gets keys."""
+NPM_CLIENT = "npm proxmox-api"
 CONTAINER = {"vmid": "101", "hostname": "box", "ostemplate": "local:vztmpl/box.tar.gz", "rootfs": "local:1"}
+
+
+class CannotRunError(Exception):
+    """What the benchmark needs is missing. The text is one line."""
 
 
 @dataclass
@@ -91,10 +97,12 @@ class Result:
 def endpoint(state: Path, port: int) -> Iterator[dict[str, str]]:
     """Start a cluster of two nodes, and yield the variables of `minipve env`."""
     minipve = [sys.executable, "-m", "minipve", "--state", str(state)]
-    subprocess.run(
-        [*minipve, "serve", "--detach", "--unauthorized-delay", "0", "--port", str(port), "--nodes", "2"],
-        check=True, stdout=sys.stderr,
-    )  # fmt: skip
+    options = ["--detach", "--unauthorized-delay", "0", "--port", str(port), "--nodes", "2"]
+    started = subprocess.run(
+        [*minipve, "serve", *options], stdout=sys.stderr, stderr=subprocess.PIPE, text=True
+    )
+    if started.returncode:
+        raise CannotRunError(" ".join(started.stderr.split()))
     try:
         lines = subprocess.run([*minipve, "env"], check=True, capture_output=True, text=True).stdout
         pairs = (line.removeprefix("export ").partition("=") for line in lines.splitlines())
@@ -169,7 +177,7 @@ def npm_client(folder: Path, variables: Mapping[str, str]) -> Result:
         subprocess.run(["npm", "install", "--silent", "--prefix", place, "proxmox-api"], check=True)
     package = json.loads((place / "node_modules/proxmox-api/package.json").read_text())
     succeeded, output = run(["node", "-e", NODE_PROGRAM], variables, place)
-    result = Result("npm proxmox-api", package["version"])
+    result = Result(NPM_CLIENT, package["version"])
     result.add("program", None if succeeded else output)
     return result
 
@@ -284,7 +292,7 @@ def results(args: argparse.Namespace, variables: dict[str, str], work: Path) -> 
     for client in PROGRAMS:
         if args.only in client.name:
             yield program(client, args.folder, home(client.name), variables)
-    if args.only in "npm proxmox-api":
+    if args.only in NPM_CLIENT:
         yield npm_client(args.folder, variables)
     modules = [module for module in MODULES if args.only in f"community.proxmox.{module}"]
     is_inventory = args.only in "community.proxmox inventory plugin"
@@ -313,6 +321,21 @@ def main() -> None:
     parser.add_argument("--image", action="store_true", help="build the guests' image for molecule-proxmox")
     parser.add_argument("--port", type=int, default=8006, help="some clients know only the default")
     args = parser.parse_args()
+    try:
+        counts = run_clients(args)
+    except (CannotRunError, subprocess.CalledProcessError) as problem:
+        parser.exit(2, f"minipve_clients: {problem}\n")
+    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("works", "partly", "refused", "wrong"))
+    print(f"\n{counts.total()} clients: {summary}")
+    raise SystemExit(1 if counts["wrong"] else 0)
+
+
+def run_clients(args: argparse.Namespace) -> Counter[str]:
+    """Print a row for each client, and return the number of each verdict."""
+    if not tiny.BUSYBOX.exists():
+        raise CannotRunError(f"{tiny.BUSYBOX} is missing: apt install busybox")
+    if args.only in NPM_CLIENT and not shutil.which("npm"):
+        raise CannotRunError(f"npm is missing: apt install npm, or leave out {NPM_CLIENT} with --only")
     args.folder.mkdir(parents=True, exist_ok=True)
     counts: Counter[str] = Counter()
     with (
@@ -324,9 +347,7 @@ def main() -> None:
         for result in results(args, variables, Path(name)):
             counts[result.verdict] += 1
             print(result.row, flush=True)
-    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("works", "partly", "refused", "wrong"))
-    print(f"\n{counts.total()} clients: {summary}")
-    raise SystemExit(1 if counts["wrong"] else 0)
+    return counts
 
 
 if __name__ == "__main__":

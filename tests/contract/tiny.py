@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
+BUSYBOX = Path("/usr/bin/busybox")
 APPLETS = ("sh", "awk", "cat", "ip", "ls", "mkdir", "nc", "nproc", "ping", "reboot", "sleep", "true")
 INIT = """#!/bin/sh
 trap 'exit 0' PWR
@@ -41,7 +42,7 @@ def template(systemd: bool = False) -> bytes:
         for file in _busybox():
             _add(archive, str(file).lstrip("/"), file.read_bytes(), 0o755)
         for applet in APPLETS:
-            _link(archive, f"bin/{applet}", "/usr/bin/busybox")
+            _link(archive, f"bin/{applet}", str(BUSYBOX))
         _add(archive, "sbin/init", INIT.encode(), 0o755)
         if systemd:
             _add(archive, "usr/lib/systemd/libsystemd-shared-252.so", b"", 0o644)
@@ -49,9 +50,8 @@ def template(systemd: bool = False) -> bytes:
 
 
 def _busybox() -> list[Path]:
-    program = Path("/usr/bin/busybox")
-    libraries = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
-    return [program, *(Path(name) for name in re.findall(r"(/\S+)", libraries))]
+    libraries = subprocess.run(["ldd", BUSYBOX], capture_output=True, text=True).stdout
+    return [BUSYBOX, *(Path(name) for name in re.findall(r"(/\S+)", libraries))]
 
 
 def member(name: str, **more: object) -> tarfile.TarInfo:

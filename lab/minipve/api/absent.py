@@ -1,4 +1,4 @@
-"""Lists that are always empty here: backup and replication jobs, HA resources, appliances, subscriptions.
+"""Lists that are always empty here: jobs, HA resources, appliances, disks, subscriptions.
 
 Exporters, inventory plugins and web pages ask for them, and PVE answers with an empty list, too.
 """
@@ -15,11 +15,13 @@ from minipve.node import Call
 @route("GET", "/cluster/backup")
 @route("GET", "/cluster/ha/resources")
 @route("GET", "/cluster/ha/rules")
+@route("GET", "/cluster/jobs/realm-sync")
 @route("GET", "/cluster/replication")
 @route("GET", "/cluster/sdn/controllers")
 @route("GET", "/cluster/sdn/dns")
 @route("GET", "/cluster/sdn/ipams/{ipam}/status")
 @route("GET", "/nodes/{node}/aplinfo")
+@route("GET", "/nodes/{node}/disks/list")
 @route("GET", "/nodes/{node}/replication")
 def nothing(call: Call) -> list[dict[str, Any]]:
     return []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from minipve import firewall
@@ -15,6 +17,7 @@ from minipve.node import Call
 CLUSTER, NODE = "/cluster/firewall", "/nodes/{node}/firewall"
 GUESTS = (f"{VM}/firewall", f"{CT}/firewall")
 ALL = (CLUSTER, NODE, *GUESTS)
+MACROS = Path(__file__).with_name("firewall_macros.txt")
 _CONTROL = {"node", "vmid", "delete", "digest"}
 
 
@@ -60,6 +63,18 @@ def _declare(path: str) -> None:
 
 for _path in ALL:
     _declare(_path)
+
+
+@route("GET", f"{CLUSTER}/macros")
+def macros(call: Call) -> list[dict[str, str]]:
+    """Return the names that a rule's ``macro`` may have on a node."""
+    return _macros()
+
+
+@cache
+def _macros() -> list[dict[str, str]]:
+    rows = (line.split(maxsplit=1) for line in MACROS.read_text().splitlines())
+    return [{"macro": name, "descr": text} for name, text in rows]
 
 
 def _properties(path: str) -> dict[str, dict[str, Any]]:

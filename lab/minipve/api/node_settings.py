@@ -1,10 +1,12 @@
-"""Settings of a node: configuration, DNS, time zone, services. They have no effect on this machine."""
+"""Settings of a node: configuration, DNS, hosts, time zone, services. They have no effect on this machine."""
 
 from __future__ import annotations
 
+import hashlib
 import time
 import zoneinfo
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from minipve import node_settings
@@ -17,6 +19,7 @@ from minipve.node import Call
 _NODE = "/nodes/{node}"
 _CONTROL = {"node", "digest", "delete", "property"}
 _SUPPORTED = {"description"}
+_HOSTS = Path("/etc/hosts")
 _SERVICES = {
     "pve-cluster": "The Proxmox VE cluster filesystem",
     "pvedaemon": "PVE API Daemon",
@@ -61,6 +64,13 @@ def update_dns(call: Call) -> None:
     """Store the search domain and the servers, which minipve does not use."""
     with node_settings.change(call.node) as settings:
         settings["dns"] = {key: value for key, value in call.params.items() if key != "node"}
+
+
+@route("GET", f"{_NODE}/hosts")
+def hosts(call: Call) -> dict[str, str]:
+    """Return the machine's /etc/hosts, with which all nodes resolve names."""
+    data = _HOSTS.read_bytes()
+    return {"data": data.decode(errors="replace"), "digest": hashlib.sha1(data).hexdigest()}
 
 
 @route("GET", f"{_NODE}/time")

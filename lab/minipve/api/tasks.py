@@ -1,7 +1,11 @@
-"""Tasks: list, state, log, stop. Callers see their own tasks, and all with Sys.Audit on the node."""
+"""Tasks: list, state, log, stop; the cluster's log of them.
+
+Callers see their own tasks, and all with Sys.Audit on the node (Sys.Syslog in the cluster's log).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from minipve.access import rights
@@ -11,6 +15,7 @@ from minipve.node import Call, Reply
 from minipve.tasks import parse_upid
 
 _DEFAULT_LIMIT = 50
+_INFO, _ERROR = 6, 3  # levels of syslog
 
 
 def _belongs(call: Call, fields: dict[str, Any]) -> bool:
@@ -86,3 +91,26 @@ def recent(call: Call) -> list[dict[str, Any]]:
     nodes = [node for node in call.node.nodes.values() if node.is_up]
     rows = [row for node in nodes for row in node.tasks.overview() if sees_all or _belongs(call, row)]
     return sorted(rows, key=lambda row: row["starttime"], reverse=True)[:_DEFAULT_LIMIT]
+
+
+@route("GET", "/cluster/log")
+def cluster_log(call: Call) -> list[dict[str, Any]]:
+    """Return when tasks started and ended, newest first."""
+    sees_all = call.permit.has("/", ["Sys.Syslog"])
+    nodes = [node for node in call.node.nodes.values() if node.is_up]
+    tasks = [row for node in nodes for row in node.tasks.overview()[::-1] if sees_all or _belongs(call, row)]
+    entries = sorted(
+        (entry for task in tasks for entry in _log_entries(task)), key=lambda entry: entry["time"]
+    )
+    numbered = [{"uid": uid, "id": f"{uid}:{entry['node']}"} | entry for uid, entry in enumerate(entries, 1)]
+    return numbered[::-1][: call.get("max")]
+
+
+def _log_entries(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the entries of one task: its start and, if it has ended, how."""
+    entry = {"node": task["node"], "user": task["user"], "pid": task["pid"], "tag": "pvedaemon"}
+    yield entry | {"time": task["starttime"], "pri": _INFO, "msg": f"starting task {task['upid']}"}
+    if "endtime" in task:
+        pri = _INFO if _state(task) == "ok" else _ERROR
+        text = f"end task {task['upid']} {task['status']}"
+        yield entry | {"time": task["endtime"], "pri": pri, "msg": text}

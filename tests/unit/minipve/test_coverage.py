@@ -37,8 +37,8 @@ def test_every_method_of_pve_has_one_status() -> None:
         ),
         (
             "GET",
-            "/cluster/firewall/macros",
-            "Method 'GET /cluster/firewall/macros' not implemented: minipve does not have it "
+            "/cluster/firewall/refs",
+            "Method 'GET /cluster/firewall/refs' not implemented: minipve does not have it "
             "(docs/reference/minipve-methods.md)",
         ),
     ],
