@@ -26,6 +26,7 @@ from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.schema import TABLES
 from dasklab.results.storage import store
 
+from tests.perfetto_trace import Trace
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -176,14 +177,15 @@ def test_what_is_read_again_is_the_same(trial: Path, frames: records.Frames) -> 
 
 
 def test_explain_tells_it(trial: Path, tmp_path: Path) -> None:
-    trace = tmp_path / "trace.json"
+    trace = tmp_path / "trial.pftrace"
     said = CliRunner().invoke(main, ["explain", str(trial), "--trace", str(trace)])
     assert said.exit_code == 0, said.output
     assert "A run took" in said.output
     assert "together" in said.output
     assert (trial / "explain.svg").exists()
-    events = json.loads(trace.read_text())["traceEvents"]
-    assert {event["ph"] for event in events} >= {"M", "X", "b", "e", "C"}
+    written = Trace(trace)
+    assert {one.category for one in written.slices} >= {"task", "transfer", "event loop"}
+    assert written.counters
     both = CliRunner().invoke(main, ["explain", str(trial), str(trial)])
     assert re.search(r"\+0\.00+ s", both.output)
     plain = CliRunner().invoke(main, ["explain", str(trial), "--json"])

@@ -26,14 +26,25 @@ if TYPE_CHECKING:
 FOLDER = RunPath(file_okay=False)
 
 
+class TraceFile(OutputFile):
+    """A file to write a trace to. The only format is Perfetto's, so names that end in .json are refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from dasklab.breakdown.show.trace.perfetto import SUFFIX  # a missing package fails before the work
+
+        path = super().convert(value, param, ctx)
+        if path.suffix.lower() == ".json":
+            name = path.with_suffix(SUFFIX).name
+            self.fail(f"{path}: traces are written in Perfetto's format only; name it {name}", param, ctx)
+        return path
+
+
 @click.command()
 @click.argument("first", metavar="TRIAL|RUN", type=FOLDER)
 @click.argument("second", metavar="[TRIAL]", required=False, type=FOLDER)
 @click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
 @click.option("--captured", is_flag=True, help="Explain the captured runs instead of the timed ones.")
-@click.option(
-    "--trace", type=OutputFile(), help="Write TRIAL as a trace for ui.perfetto.dev; FILE.json: for others."
-)
+@click.option("--trace", type=TraceFile(), help="Write TRIAL as a trace (FILE.pftrace) for ui.perfetto.dev.")
 @click.option("--profile", type=OutputFile(), help="Write Dask's profile of TRIAL for speedscope.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def explain(
@@ -61,10 +72,6 @@ def explain(
     if explain.is_run(first):
         _explain_run(first, captured, as_json)
         return
-    if trace:
-        from dasklab.breakdown.show.trace import writer
-
-        writer(trace)  # a missing package is reported before the work
     trial = explain.explain(first, captured)
     if operation is not None:
         trial = trial.only(operation)
@@ -238,7 +245,7 @@ def _draw(trial: Explained, base: Explained | None = None) -> None:
 
 
 def _write_trace(trial: Explained, path: Path) -> None:
-    from dasklab.breakdown.show.trace import write
+    from dasklab.breakdown.show.trace.perfetto import write
 
     write(trial, path)
     click.echo(f"For ui.perfetto.dev: {path}")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from dasklab import records
 from dasklab.breakdown.show.explain import Explained
-from dasklab.breakdown.show.trace import SUFFIX, write
+from dasklab.breakdown.show.trace.perfetto import SUFFIX, write
 from dasklab.records.speedscope import speedscope
 from dasklab.report.trial_rows import TrialRow
 

@@ -26,7 +26,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {  # arguments f
     "out.csv": lambda run, out: ["results", "export", run, out],
     "out.parquet": lambda run, out: ["results", "export", run, out],
     "report": lambda run, out: ["report", run, "-o", out],
-    "trace.json": lambda run, out: ["explain", run / "1-01-baseline", "--json", "--trace", out],
+    "trial.pftrace": lambda run, out: ["explain", run / "1-01-baseline", "--json", "--trace", out],
     "wire": lambda run, out: ["wire", "messages", run / "capture.pcap", "--parquet", out],
     "kept": lambda run, out: ["history", "--results", out, "add", run],
 }

@@ -2,113 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.model.run import Run
 from dasklab.breakdown.show.explain import Explained, explain
-from dasklab.breakdown.show.trace import write
+from dasklab.breakdown.show.trace.perfetto import write
+from dasklab.cli import main
 
+from tests.perfetto_trace import Slice, Trace
 from tests.unit.dasklab.breakdown.timelines import by_hand, random_run
 from tests.unit.dasklab.stored_run import TRIAL, previous_run
-
-protos = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
-
-
-@dataclass
-class Slice:
-    """A slice as a reader of the trace finds it; ``inside`` is the slice around it."""
-
-    track: str
-    name: str
-    category: str
-    start: int
-    stop: int = -1
-    inside: Slice | None = None
-    arguments: dict[str, object] = field(default_factory=dict)
-    leaving: list[int] = field(default_factory=list)
-    arriving: list[int] = field(default_factory=list)
-
-
-class Trace:
-    """Reads a trace as Perfetto does: packets in order of time, texts by number, a stack per track."""
-
-    def __init__(self, file: Path) -> None:
-        trace = protos.Trace()
-        trace.ParseFromString(file.read_bytes())
-        self.metadata, self.counters = {}, defaultdict(list)
-        self.slices: list[Slice] = []
-        self.processes, self.tracks = {}, {}
-        self.texts: dict[str, dict[int, str]] = defaultdict(dict)
-        for packet in trace.packet:
-            self._define(packet)
-        events = [packet for packet in trace.packet if packet.HasField("track_event")]
-        stacks: dict[int, list[Slice]] = defaultdict(list)
-        for packet in sorted(events, key=lambda packet: packet.timestamp):  # stable, as Perfetto sorts
-            self._event(packet, stacks[packet.track_event.track_uuid])
-        assert not any(stacks.values()), "a slice has no end"
-
-    def _define(self, packet: Any) -> None:
-        for entry in packet.chrome_events.metadata:
-            self.metadata[entry.name] = entry.string_value
-        for kind in ("event_names", "event_categories", "debug_annotation_names"):
-            for entry in getattr(packet.interned_data, kind):
-                assert entry.iid not in self.texts[kind]
-                self.texts[kind][entry.iid] = entry.name
-        for entry in packet.interned_data.debug_annotation_string_values:
-            self.texts["values"][entry.iid] = entry.str.decode()
-        if packet.HasField("track_descriptor"):
-            track = packet.track_descriptor
-            if track.HasField("process"):
-                self.processes[track.process.pid] = track.process.process_name
-                name = track.process.process_name
-            elif track.HasField("thread"):
-                name = f"{self.processes[track.thread.pid]}/{track.thread.thread_name}"
-            else:
-                name = f"{self.tracks[track.parent_uuid]}/{track.name}"
-            assert track.uuid not in self.tracks
-            self.tracks[track.uuid] = name
-
-    def _event(self, packet: Any, stack: list[Slice]) -> None:
-        event, kinds = packet.track_event, protos.TrackEvent.Type
-        track = self.tracks[event.track_uuid]
-        if event.type == kinds.TYPE_COUNTER:
-            self.counters[track].append(event.double_counter_value)
-        elif event.type == kinds.TYPE_SLICE_END:
-            stack.pop().stop = packet.timestamp
-        else:
-            [category] = event.category_iids
-            begun = Slice(
-                track,
-                self.texts["event_names"][event.name_iid],
-                self.texts["event_categories"][category],
-                packet.timestamp,
-                inside=stack[-1] if stack else None,
-                arguments={
-                    self.texts["debug_annotation_names"][a.name_iid]: (
-                        self.texts["values"][a.string_value_iid] if a.string_value_iid else a.int_value
-                    )
-                    for a in event.debug_annotations
-                },
-                leaving=list(event.flow_ids),
-                arriving=list(event.terminating_flow_ids),
-            )
-            self.slices.append(begun)
-            stack.append(begun)
-
-    def arrows(self) -> list[tuple[Slice, Slice]]:
-        """Return where each arrow begins and ends; each has one of either."""
-        begins = {number: one for one in self.slices for number in one.leaving}
-        ends = {number: one for one in self.slices for number in one.arriving}
-        assert begins.keys() == ends.keys()
-        assert len(begins) == sum(len(one.leaving) for one in self.slices)
-        assert len(ends) == sum(len(one.arriving) for one in self.slices)
-        return [(begins[number], ends[number]) for number in begins]
 
 
 def traced(run: Run, folder: Path) -> Trace:
@@ -169,6 +77,12 @@ def test_threads_are_covered_once_and_slices_nest(seed: int, tmp_path: Path) -> 
         assert {begin.category, end.category} == {"task", "transfer"}
 
 
+def test_no_slice_is_before_zero_although_a_loop_was_busy_before_the_run(tmp_path: Path) -> None:
+    trace = traced(by_hand(busy={"scheduler": [(-1.0, 1.0)]}), tmp_path)
+    [busy] = [one for one in trace.slices if one.track == "scheduler/event loop"]
+    assert (busy.start, busy.stop) == (0, 2_000_000_000)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_stamps_without_sense_give_a_trace_that_can_be_read(seed: int, tmp_path: Path) -> None:
     trace = traced(random_run(seed, sense=False), tmp_path)
@@ -221,9 +135,9 @@ def test_messages_of_a_capture_lie_beside_each_other(tmp_path: Path, monkeypatch
     assert trace.counters["packets/scheduler to worker-1"] == [8, 16]
 
 
-def test_file_name_chooses_the_form(tmp_path: Path) -> None:
-    explained = Explained(tmp_path, False, {}, [by_hand()], {}, pd.DataFrame())
-    for name in ("a.json", "a.pftrace", "a.trace"):
-        write(explained, tmp_path / name)
-    assert (tmp_path / "a.json").read_bytes()[:1] == b"{"
-    assert (tmp_path / "a.trace").read_bytes() == (tmp_path / "a.pftrace").read_bytes()
+def test_json_is_refused_before_the_work(tmp_path: Path) -> None:
+    trial = previous_run(tmp_path) / TRIAL
+    result = CliRunner().invoke(main, ["explain", str(trial), "--trace", str(tmp_path / "trace.json")])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "traces are written in Perfetto's format only; name it trace.pftrace" in result.stderr
+    assert not (tmp_path / "trace.json").exists()

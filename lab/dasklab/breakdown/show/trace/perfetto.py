@@ -37,6 +37,7 @@ from dasklab.results.storage import recording, store
 from dasklab.results.storage.recording import Recording
 from dasklab.terminal import counted
 
+SUFFIX = ".pftrace"
 TASK, TRANSFER, LOOP, MESSAGE = "task", "transfer", "event loop", "message"
 """Categories of slices, beside the groups of causes."""
 MOST_KEYS = 20  # of a transfer that are named
