@@ -17,7 +17,8 @@ import daskwire
 from daskwire import TABLES, Capture
 from daskwire.dask.messages import Messages
 from daskwire.net.segments import Segments
-from daskwire.problems.kinds import COSTLY_S, KINDS
+from daskwire.problems.finding import COSTLY_S
+from daskwire.problems.kinds import KINDS
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 GENERATED = "This page is generated: `python -m tests.wire_reference`."

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import daskwire
 import pytest
-from daskwire.problems.finding import Finding, display_filter
+from daskwire.problems.display_filter import display_filter
+from daskwire.problems.finding import Finding
 from daskwire.problems.kinds import KINDS
 
 from tests.unit.daskwire.build import DATA, GOLDEN
@@ -95,7 +96,7 @@ def test_tcp_figures_match_tshark() -> None:
 
 def test_tshark_accepts_the_display_filters_of_all_problems() -> None:
     connections = golden_capture("g3-2026.8.0").connections
-    findings = [Finding(kind, "", when=(10**18, 10**18 + 1), flows=(0, 2)) for kind in KINDS]
+    findings = [Finding(kind, "", when=(10**18, 10**18 + 1), flows=(0, 2)) for kind in KINDS.values()]
     filters = [display_filter(finding, connections) for finding in findings]
     assert len(set(filters)) > 10
     assert tshark("g3-2026.8.0", "-Y", " || ".join(f"({text})" for text in filters)) == []  # another time

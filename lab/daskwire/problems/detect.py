@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from daskwire.capture import Capture
-from daskwire.problems.addresses import addresses
-from daskwire.problems.captures import captures
-from daskwire.problems.connects import connections
-from daskwire.problems.finding import Finding, display_filter, ranked
+from daskwire.problems.display_filter import display_filter
+from daskwire.problems.evidence.evidence import Evidence
+from daskwire.problems.finding import Finding
 from daskwire.problems.kinds import KINDS
-from daskwire.problems.links import links
-from daskwire.problems.loops import loops
-from daskwire.problems.losses import losses
-from daskwire.problems.view import View
+from daskwire.problems.ranking import ranked
 from daskwire.schema import Table, add_row, empty
-
-DETECTORS: tuple[Callable[[View], Iterator[Finding]], ...] = (
-    captures, addresses, losses, links, connections, loops,
-)  # fmt: skip
 
 
 def find(capture: Capture) -> list[Finding]:
     """Return all findings of a capture: problems by cost, then notes."""
-    view = View(capture)
-    return ranked([finding for detect in DETECTORS for finding in detect(view)])
+    evidence = Evidence(capture)
+    return ranked([finding for kind in KINDS.values() for finding in kind.detect(evidence)])
 
 
 def problems(capture: Capture) -> Table:
@@ -33,7 +23,7 @@ def problems(capture: Capture) -> Table:
     for finding in find(capture):
         add_row(
             table,
-            finding.kind,
+            finding.kind.name,
             "note" if finding.is_note else "problem",
             *finding.pair[1:],
             *(finding.when or (None, None)),
@@ -41,7 +31,7 @@ def problems(capture: Capture) -> Table:
             round(finding.cost_s, 3),
             round(100 * finding.certainty),
             finding.what,
-            KINDS[finding.kind].advice,
+            finding.kind.advice,
             display_filter(finding, capture.connections),
             finding.pair[0],
         )

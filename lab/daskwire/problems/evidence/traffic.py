@@ -1,4 +1,4 @@
-"""What detectors look at: a capture, and data that several of them derive from it."""
+"""A capture, its flows by the nodes that they connect, and when each cluster ran and worked."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from daskwire.arrays import Ints
 from daskwire.capture import Capture
 from daskwire.net.extent import acknowledged
 from daskwire.net.health import Samples, echo_delays, rtt_samples, spurious
-from daskwire.problems.finding import Interval, Pair
-from daskwire.problems.retransmissions import Late, Retransmissions, late_segments, retransmissions
+from daskwire.problems.evidence.intervals import SECOND_NS, Interval, intersect, intervals, merged
+from daskwire.problems.evidence.retransmissions import Late, Retransmissions, late_segments, retransmissions
 from daskwire.schema import Table
 from daskwire.tables.transfers import outline
 
-SECOND_NS = 1_000_000_000
-WORK = frozenset({  # ops of a cluster that computes
+Pair = tuple[str, str, str]  # cluster, source, destination
+Node = tuple[str, str]  # cluster and name
+WORK_OPS = frozenset({  # ops of a cluster that computes
     "compute-task", "task-finished", "task-erred", "get_data", "gather", "key-in-memory", "update-graph",
     "update-graph-hlg", "heartbeat_worker", "shuffle_receive",
 })  # fmt: skip
-RESULT, COMPLETE = "task-finished", "key-in-memory"  # of a task, and of a computation
+TASK_RESULT, COMPUTATION_COMPLETE = "task-finished", "key-in-memory"
 STARTUP_NS = 10 * SECOND_NS
 
 
 @dataclass(frozen=True)
-class View:
+class Traffic:
     """A capture, and derived data that is computed on first use."""
 
     capture: Capture
@@ -97,6 +98,14 @@ class View:
                 result[cluster, worker].append(sent_ns)
         return result
 
+    def unreported_s(self, pair: Pair, time_ns: int) -> float:
+        """Return how long the oldest task without a report had waited when scheduler and worker parted."""
+        cluster, *nodes = pair
+        if self.capture.scheduler_names.get(cluster) not in nodes:
+            return 0.0
+        sent_ns = [sent for node in nodes for sent in self.unreported[cluster, node] if sent <= time_ns]
+        return (time_ns - min(sent_ns, default=time_ns)) / 1e9
+
     @cached_property
     def end_ns(self) -> int:
         """Time of the last segment."""
@@ -107,7 +116,7 @@ class View:
     def running(self) -> dict[str, Interval]:
         """When each cluster ran: from its first op of work to its last one."""
         messages, clusters = self.capture.messages, self.capture.clusters
-        of_ops = messages.op_message[messages.ops_named(WORK)]
+        of_ops = messages.op_message[messages.ops_named(WORK_OPS)]
         own, time_ns = clusters[messages.flow[of_ops]], messages.time_ns[of_ops]
         names: list[str] = np.unique(own).tolist()
         return {name: (int(time_ns[own == name].min()), int(time_ns[own == name].max())) for name in names}
@@ -121,15 +130,15 @@ class View:
         """
         messages, clusters = self.capture.messages, self.capture.clusters.tolist()
         first: dict[tuple[str, str], int] = {}
-        for row in messages.ops_named({RESULT, COMPLETE}).tolist():
+        for row in messages.ops_named({TASK_RESULT, COMPUTATION_COMPLETE}).tolist():
             message = messages.op_message[row]
             key = clusters[messages.flow[message]], messages.op_name[row]
             first.setdefault(key, int(messages.time_ns[message]))
         result = self.running.copy()
         for cluster, (_, end) in self.running.items():
-            if (cluster, RESULT) in first:
-                latest = first[cluster, RESULT] + STARTUP_NS
-                result[cluster] = min(first.get((cluster, COMPLETE), latest), latest), end
+            if (cluster, TASK_RESULT) in first:
+                latest = first[cluster, TASK_RESULT] + STARTUP_NS
+                result[cluster] = min(first.get((cluster, COMPUTATION_COMPLETE), latest), latest), end
         return result
 
     def while_running(self, cluster: str, interval: Interval) -> bool:
@@ -137,11 +146,11 @@ class View:
 
         The network must not fail while workers still import libraries. Their event loops may.
         """
-        return _touch(self.running.get(cluster, interval), interval)
+        return intersect(self.running.get(cluster, interval), interval)
 
     def during_work(self, cluster: str, interval: Interval) -> bool:
         """Return whether an interval overlaps the work of a cluster; for an unknown cluster always."""
-        return _touch(self.work.get(cluster, interval), interval)
+        return intersect(self.work.get(cluster, interval), interval)
 
     @cached_property
     def retransmissions(self) -> Retransmissions:
@@ -183,48 +192,3 @@ class View:
         capture = self.capture
         positions = acknowledged(capture.segments, capture.lanes, capture.pieces, flow)
         return int(positions[-1]) if len(positions) else 0
-
-
-def intervals(begin: Ints, end: Ints) -> list[Interval]:
-    return list(zip(begin.tolist(), end.tolist(), strict=True))
-
-
-def _touch(first: Interval, second: Interval) -> bool:
-    """Return whether two intervals have a moment in common."""
-    return first[0] <= second[1] and first[1] >= second[0]
-
-
-def hull(waits: list[Interval]) -> Interval:
-    """Return the interval from the first begin to the last end."""
-    return min(begin for begin, _ in waits), max(end for _, end in waits)
-
-
-def merged(waits: Iterable[Interval], gap_ns: int = 0) -> list[Interval]:
-    """Merge intervals that overlap or are at most ``gap_ns`` apart."""
-    result: list[Interval] = []
-    for begin, end in sorted(waits):
-        if result and begin <= result[-1][1] + gap_ns:
-            result[-1] = (result[-1][0], max(result[-1][1], end))
-        else:
-            result.append((begin, end))
-    return result
-
-
-def seconds(waits: Iterable[Interval]) -> float:
-    """Return the total length of intervals; overlaps count once."""
-    return sum(end - begin for begin, end in merged(waits)) / SECOND_NS
-
-
-def seconds_by_flow(flows: Iterable[int], waits: Iterable[Interval]) -> float:
-    """Return the total length of intervals; overlaps count once per flow."""
-    by_flow: defaultdict[int, list[Interval]] = defaultdict(list)
-    for flow, wait in zip(flows, waits, strict=True):
-        by_flow[flow].append(wait)
-    return sum(map(seconds, by_flow.values()))
-
-
-def overlap(interval: Interval, others: Iterable[Interval]) -> float:
-    """Return which share of an interval is covered by others."""
-    begin, end = interval
-    inside = [(max(begin, a), min(end, b)) for a, b in others if a < end and b > begin]
-    return seconds(inside) * SECOND_NS / max(end - begin, 1)

@@ -1,0 +1,43 @@
+"""Packets that could not be decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from daskwire.net.skipped import FRAGMENTS
+from daskwire.problems.evidence.evidence import Evidence
+from daskwire.problems.finding import Finding, Kind
+from daskwire.problems.kinds import incomplete_capture
+from daskwire.tables.summary import likely_tunnels, not_decoded
+
+SKIPPED_SHARE = 0.01  # of the packets
+
+
+def detect(evidence: Evidence) -> Iterator[Finding]:
+    """Yield why packets were not decoded. If Dask was found all the same, the capture is only incomplete."""
+    capture = evidence.capture
+    reasons = {**likely_tunnels(capture), **not_decoded(capture)}
+    if fragments := capture.skipped[FRAGMENTS]:
+        reasons[FRAGMENTS] = fragments
+    if not reasons:
+        return
+    number = sum(reasons.values())
+    parts = ", ".join(f"{reason} {packets:,}" for reason, packets in reasons.items())
+    what = f"{number:,} of {capture.packets:,} packets: {parts}"
+    if not capture.conversations:
+        yield Finding(KIND, what, number=number)
+    else:
+        is_note = number < SKIPPED_SHARE * capture.packets
+        yield Finding(incomplete_capture.KIND, f"not decoded: {what}", number=number, is_note=is_note)
+
+
+KIND = Kind(
+    name="undecoded capture",
+    meaning="Nothing of Dask could be decoded.",
+    threshold=(
+        "no Dask message, although packets may carry Dask: tunnels, unsupported link types, IP fragments"
+    ),
+    advice="Record inside the tunnel, or name the tunnel's port with --tunnel.",
+    is_first=True,
+    detect=detect,
+)

@@ -1,0 +1,17 @@
+"""Encrypted connections."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+from daskwire.terminal.cli import wire
+
+from tests.unit.daskwire.build import DATA
+from tests.unit.daskwire.conftest import golden_capture
+from tests.unit.daskwire.problems.cluster import findings
+
+
+def test_tls_without_keys_comes_first() -> None:
+    row = findings(golden_capture("tls-2026.8.0"))
+    assert row == []
+    result = CliRunner().invoke(wire, ["problems", str(DATA / "tls-2026.8.0.pcap.gz")])
+    assert result.stdout.startswith("1. TLS without keys\n   9 tls connections with ")

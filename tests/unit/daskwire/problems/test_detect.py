@@ -1,0 +1,71 @@
+"""A healthy capture has no problem; a finding has its place, time, cost and filter."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from daskwire.problems import kinds
+from daskwire.problems.kinds import KINDS
+from daskwire.terminal.cli import wire
+
+from tests import wire_reference
+from tests.unit.daskwire.build import DATA, GOLDEN, g3
+from tests.unit.daskwire.conftest import golden_capture
+from tests.unit.daskwire.problems.cluster import Cluster, Read, findings
+
+GOLDEN_PATH = str(DATA / "g3-2026.8.0.pcap.gz")
+
+
+@pytest.mark.parametrize("name", [name for name in GOLDEN if not name.startswith(("tls", "ws"))])
+def test_healthy_capture_has_no_problem(name: str) -> None:
+    assert findings(golden_capture(name)) == []
+
+
+def test_healthy_cluster_has_no_problem(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    cluster.fetch("w1", "w2", 1.0).say(1, g3({"status": "OK"}, bytes(3_000_000)), mtu=60_000)
+    assert findings(read(cluster.packets)) == []
+
+
+def test_no_problem_is_an_answer() -> None:
+    result = CliRunner().invoke(wire, ["problems", GOLDEN_PATH])
+    assert result.exit_code == 0 and result.stdout == "no problem found\n"
+    assert json.loads(CliRunner().invoke(wire, ["problems", GOLDEN_PATH, "--json"]).stdout)["rows"] == []
+
+
+def test_output_has_place_time_cost_and_filter(read: Read, tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.work(without="w2")
+    for at_s in (0.0, 0.5, 4.5, 5.0):
+        cluster.beat("w2", at_s)
+    read(cluster.packets)
+    output = CliRunner().invoke(wire, ["problems", str(tmp_path / "capture.pcap")]).stdout
+    assert output.startswith(
+        "1. blocked worker loop: w2\n   sent no message for 4.0 s, though heartbeats were due\n"
+    )
+    assert re.search(
+        r"\n   from \d\.\d+ to \d\.\d+ s \(4\.0 s\), cost 4\.0 s of waiting, certainty 90 %\n", output
+    )
+    assert "\n   filter: (ip.addr == 10.0.0.1 && ip.addr == 10.0.0.3) && (tcp.port == " in output
+    assert KINDS["blocked worker loop"].advice in output
+
+
+def test_each_module_of_a_kind_is_in_the_registry() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(kinds.__path__)}
+    assert modules == {kind.detect.__module__.rpartition(".")[2] for kind in KINDS.values()}
+
+
+def test_effects_are_kinds() -> None:
+    for kind in KINDS.values():
+        assert kind.effects <= set(KINDS) - {kind.name}
+
+
+def test_reference_of_the_kinds_is_current() -> None:
+    for path, text in wire_reference.pages().items():
+        assert path.read_text() == text, "run: python -m tests.wire_reference"
