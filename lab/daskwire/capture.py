@@ -14,8 +14,8 @@ import numpy.typing as npt
 from daskwire.arrays import Flags
 from daskwire.dask.clusters import cluster_name
 from daskwire.dask.conversations import Conversation
-from daskwire.dask.evidence import Endpoint
 from daskwire.dask.framing import Generation, generation_of
+from daskwire.dask.identities import Endpoint
 from daskwire.dask.messagepack import UndecodableError
 from daskwire.dask.messages import Messages, build, content
 from daskwire.dask.nodes import Nodes, recognise_nodes

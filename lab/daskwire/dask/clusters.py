@@ -11,28 +11,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from daskwire.dask.evidence import Endpoint, Evidence
+from daskwire.dask.identities import Endpoint, Identities
 from daskwire.net.connections import Connections
 
 
-def schedulers(evidence: Evidence) -> dict[Endpoint, Endpoint]:
+def schedulers(identities: Identities) -> dict[Endpoint, Endpoint]:
     """Map each endpoint of a scheduler to its main one, which identifies the cluster.
 
     The main endpoint, and the first cluster, are those with the most messages that prove a scheduler.
     """
-    main = {endpoint: endpoint for endpoint in evidence.schedulers}
-    for left, right in evidence.aliases:
+    main = {endpoint: endpoint for endpoint in identities.schedulers}
+    for left, right in identities.aliases:
         if left in main and right in main and main[left] != main[right]:
-            first, second = sorted((main[left], main[right]), key=lambda e: -evidence.schedulers[e])
+            first, second = sorted((main[left], main[right]), key=lambda e: -identities.schedulers[e])
             main = {endpoint: first if head == second else head for endpoint, head in main.items()}
     total: defaultdict[Endpoint, int] = defaultdict(int)
     for endpoint, head in main.items():
-        total[head] += evidence.schedulers[endpoint]
+        total[head] += identities.schedulers[endpoint]
     return {endpoint: main[endpoint] for endpoint in sorted(main, key=lambda e: -total[main[e]])}
 
 
 def by_connection(
-    main: dict[Endpoint, Endpoint], evidence: Evidence, connections: Connections
+    main: dict[Endpoint, Endpoint], identities: Identities, connections: Connections
 ) -> list[Endpoint | None]:
     """Return the main endpoint of each connection's scheduler, None if the cluster is unknown.
 
@@ -41,7 +41,7 @@ def by_connection(
     """
     ends = [_ends(connections, number) for number in range(len(connections))]
     result = [
-        _first(map(main.get, pair)) or _first(_registered(end, main, evidence) for end in pair)
+        _first(map(main.get, pair)) or _first(_registered(end, main, identities) for end in pair)
         for pair in ends
     ]
     heads_at: defaultdict[str, set[Endpoint]] = defaultdict(set)
@@ -68,8 +68,8 @@ def _ends(connections: Connections, number: int) -> tuple[Endpoint, Endpoint]:
     return (source, source_port), (destination, port)
 
 
-def _registered(end: Endpoint, main: dict[Endpoint, Endpoint], evidence: Evidence) -> Endpoint | None:
-    scheduler = evidence.registered.get(evidence.listener.get(end, end))
+def _registered(end: Endpoint, main: dict[Endpoint, Endpoint], identities: Identities) -> Endpoint | None:
+    scheduler = identities.registered.get(identities.listener.get(end, end))
     return main[scheduler] if scheduler else None
 
 

@@ -20,11 +20,11 @@ from typing import Any
 
 from daskwire.dask import clusters
 from daskwire.dask.conversations import Conversation
-from daskwire.dask.evidence import (
+from daskwire.dask.identities import (
     CLIENT_OPS,
     SCHEDULER_OPS,
     Endpoint,
-    Evidence,
+    Identities,
     directional_ops,
     identifying_messages,
 )
@@ -93,21 +93,21 @@ def recognise_nodes(
         user_names: address or ``address:port`` -> name.
         translated: pairs of flows; the second is the first on the other side of a NAT.
     """
-    nodes, evidence = Nodes(user_names), Evidence()
+    nodes, identities = Nodes(user_names), Identities()
     for op, flow, message, fields in identifying_messages(messages, conversations):
         sender, receiver = _ends(connections, flow)
-        evidence.add_message(op, sender, receiver, fields)
+        identities.add_message(op, sender, receiver, fields)
         if op == "identity" and messages.answer[message] >= 0:
             reply = _content(messages, int(messages.answer[message]), conversations)
-            evidence.add_identity(receiver, reply)
+            identities.add_identity(receiver, reply)
         _add_versions(fields, nodes)
     for flow, op in directional_ops(messages):
-        evidence.add_op(op, *_ends(connections, flow))
+        identities.add_op(op, *_ends(connections, flow))
     for outer, inner in translated:
-        evidence.aliases += zip(_ends(connections, outer), _ends(connections, inner), strict=True)
-    nodes.schedulers, nodes.processes = clusters.schedulers(evidence), evidence.listener
-    nodes.clusters = clusters.by_connection(nodes.schedulers, evidence, connections)
-    _assign(nodes, evidence)
+        identities.aliases += zip(_ends(connections, outer), _ends(connections, inner), strict=True)
+    nodes.schedulers, nodes.processes = clusters.schedulers(identities), identities.listener
+    nodes.clusters = clusters.by_connection(nodes.schedulers, identities, connections)
+    _assign(nodes, identities)
     return nodes
 
 
@@ -134,19 +134,19 @@ def _add_versions(fields: dict[Any, Any], nodes: Nodes) -> None:
         nodes.versions.add(packages["distributed"])
 
 
-def _assign(nodes: Nodes, evidence: Evidence) -> None:
+def _assign(nodes: Nodes, identities: Identities) -> None:
     heads = list(dict.fromkeys(nodes.schedulers.values()))
     for endpoint, head in nodes.schedulers.items():
         nodes.listening[endpoint] = _numbered("scheduler", heads.index(head) + 1)
-    _name_workers(nodes, evidence)
-    for endpoint, listener in evidence.listener.items():
+    _name_workers(nodes, identities)
+    for endpoint, listener in identities.listener.items():
         nodes.endpoint[endpoint] = nodes.listening.get(listener, "")
     machines: list[str] = []
-    for client in evidence.clients:
+    for client in identities.clients:
         if client[0] not in machines:
             machines.append(client[0])
         nodes.endpoint[client] = _numbered("client", machines.index(client[0]) + 1)
-    _name_by_ops(nodes, evidence)
+    _name_by_ops(nodes, identities)
     for (address, _), name in [*nodes.listening.items(), *nodes.endpoint.items()]:
         nodes.by_address.setdefault(address, set()).add(name)
 
@@ -155,18 +155,18 @@ def _numbered(role: str, number: int) -> str:
     return role if number == 1 else f"{role}-{number}"
 
 
-def _name_workers(nodes: Nodes, evidence: Evidence) -> None:
+def _name_workers(nodes: Nodes, identities: Identities) -> None:
     """Use each worker's own name if it is unique among clusters, else generate ``worker-N`` by address."""
-    listeners = sorted((w for w in evidence.workers if w not in nodes.listening), key=_sort_key)
+    listeners = sorted((w for w in identities.workers if w not in nodes.listening), key=_sort_key)
     users: dict[str, set[Endpoint | None]] = {}
     for listener in listeners:
-        if own_name := evidence.workers[listener]:
-            scheduler = evidence.registered.get(listener)
+        if own_name := identities.workers[listener]:
+            scheduler = identities.registered.get(listener)
             users.setdefault(own_name, set()).add(nodes.schedulers[scheduler] if scheduler else None)
     unique = {name for name, owners in users.items() if len(owners) == 1 and not ROLE.fullmatch(name)}
     names: dict[object, str] = {}
     for listener in listeners:
-        own_name, nanny = evidence.workers[listener], evidence.nannies.get(listener)
+        own_name, nanny = identities.workers[listener], identities.nannies.get(listener)
         name = own_name if own_name in unique else None
         identity = name or nanny or listener
         if identity not in names:
@@ -181,17 +181,17 @@ def _unused_name(number: int, used: set[str]) -> str:
     return next(name for n in count(number) if (name := f"worker-{n}") not in used)
 
 
-def _name_by_ops(nodes: Nodes, evidence: Evidence) -> None:
+def _name_by_ops(nodes: Nodes, identities: Identities) -> None:
     """Name endpoints that sent ops which only clients, or only schedulers, send."""
-    clients = {endpoint: nodes.endpoint[endpoint] for endpoint in evidence.clients}
+    clients = {endpoint: nodes.endpoint[endpoint] for endpoint in identities.clients}
     schedulers = {endpoint: nodes.listening[endpoint] for endpoint in nodes.schedulers}
-    for sender, (receiver, ops) in evidence.ops.items():
+    for sender, (receiver, ops) in identities.ops.items():
         if receiver in nodes.schedulers and ops & CLIENT_OPS:
             nodes.assign(sender, clients)
         elif receiver in nodes.listening and ops & SCHEDULER_OPS:
             nodes.assign(sender, schedulers)
-    for sender, keys in evidence.fetched.items():
-        if keys and keys <= evidence.gathered:
+    for sender, keys in identities.fetched.items():
+        if keys and keys <= identities.gathered:
             nodes.assign(sender, schedulers)
 
 

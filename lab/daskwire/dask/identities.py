@@ -41,7 +41,7 @@ Endpoint = tuple[str, int]
 
 
 @dataclass
-class Evidence:
+class Identities:
     """What is known about the endpoints of a capture.
 
     An endpoint is either local to a connection's opener or a listening address. A nanny's endpoints belong to
