@@ -86,7 +86,7 @@ def write(folder: Path, tasks: int, workers: int, threads: int) -> None:
         while store.pack():
             chunk_file.append(folder / RECORD, process, store.take(float("inf")))
     about = Record(form=FORM, client="me", start=BEGIN, stop=end + 0.02, lost={}, failures={})
-    (folder / Record.FILE).write_text(about.model_dump_json())
+    about.write(folder)
 
 
 def main() -> None:

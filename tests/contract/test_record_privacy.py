@@ -111,7 +111,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
 def found(record: Path, *markers: str) -> set[str]:
     """Return the places in a record where a marker stands: every column of every table, and record.json."""
     places = {"record.json"} if stands_in((record / Record.FILE).read_text(), markers) else set()
-    for process, tables in chunks.read(record / RECORD).items():
+    for process, tables in chunks.read(record / RECORD)[None].items():
         kind = process if process in ("client", "scheduler") else "worker"
         if stands_in(process, markers):
             places.add("process")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.records import chunk_file
-from dasklab.records.document import RECORD, Record, read_document
+from dasklab.records.document import RECORD, read_document
 from dasklab.records.recorder.layout import MISSING_US, Column, layout
-from dasklab.records.recorder.privacy import Privacy, hash_key
+from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.settings import SETTINGS
 from dasklab.records.recorder.store import pack_columns
 
@@ -33,26 +33,15 @@ def anonymize(record: Path, target: Path, hashed: bool, code: bool) -> None:
         frames = list(anonymous_frames((record / RECORD).read_bytes(), privacy))
     except (ValueError, LookupError, TypeError, zlib.error) as error:
         raise LabError(f"{record}: damaged: {str(error).splitlines()[0]}") from error
-    chunks_bytes = sum(chunk_file.append(target / RECORD, process, [chunk]) for process, chunk in frames)
-    about = anonymous_about(about, privacy).model_copy(update={"chunks_bytes": chunks_bytes})
-    atomic.write_text(target / Record.FILE, about.model_dump_json(indent=1) + "\n")
-
-
-def anonymous_about(about: Record, privacy: Privacy) -> Record:
-    """Return the description of a record without what must not be stored."""
-    return about.model_copy(
-        update={
-            "client": hash_key(about.client) if privacy.hashed else about.client,
-            "failures": privacy.failures(about.failures),
-            "keys": "hash" if privacy.hashed else about.keys,
-            "code": about.code if privacy.code else False,
-        }
+    chunks_bytes = sum(
+        chunk_file.append(target / RECORD, process, [chunk], repeat) for process, repeat, chunk in frames
     )
+    replace(about.concealed(privacy), chunks_bytes=chunks_bytes).write(target)
 
 
-def anonymous_frames(content: bytes, privacy: Privacy) -> Iterator[tuple[str, bytes]]:
+def anonymous_frames(content: bytes, privacy: Privacy) -> Iterator[chunk_file.Frame]:
     """Yield the frames of a record's file without what must not be stored."""
-    for process, chunk in chunk_file.frames(content):
+    for process, repeat, chunk in chunk_file.frames(content):
         table, columns, values = decode(process, chunk)
         settings = next((values[column.name] for column in columns if column.content == "setting"), None)
         if settings is not None:
@@ -61,7 +50,7 @@ def anonymous_frames(content: bytes, privacy: Privacy) -> Iterator[tuple[str, by
             if not rows:
                 continue
         packed = pack_columns(columns, privacy.conceal(columns, values))
-        yield process, zlib.compress(table.encode() + b"\n" + packed, 1)
+        yield chunk_file.Frame(process, repeat, zlib.compress(table.encode() + b"\n" + packed, 1))
 
 
 def decode(process: str, chunk: bytes) -> tuple[str, list[Column], dict[str, list[Any]]]:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dasklab.records.chunks import Tables, complete
+from dasklab.records.chunks import Processes, Tables, complete
+from dasklab.records.document import Record, Repeat
 from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.schema import TABLES
 
@@ -26,15 +27,77 @@ STAMPS_OF_WORKER = {
 STATUS = {"memory": "OK", "erred": "error", "error": "error"}
 
 
-def tables(
-    processes: Mapping[str, Tables], client: str, start: float, stop: float
-) -> dict[str, pd.DataFrame]:
-    """Return all tables of a record, as one run from start to stop.
+def tables(parts: Mapping[int | None, Processes], about: Record) -> dict[str, pd.DataFrame]:
+    """Return all tables of a record: of its repeats, or of one run from start to stop.
 
     Args:
-        processes: what each recorded: the client, the scheduler, and each worker by its address.
-        client: the id of the client that recorded.
+        parts: for each repeat what each process recorded: the client, the scheduler, and each worker by its
+            address. Under None is what belongs to no repeat.
     """
+    if not about.repeats:
+        whole = Repeat(0, False, about.start, about.stop, len(about.lost))
+        return _tables(parts.get(None, {}), about.client, whole)
+    so_far, frames = dict(parts.get(None, {})), []
+    for repeat in about.repeats:
+        so_far = carried_over(so_far, parts.get(repeat.number, {}))
+        frames.append(_tables(so_far, about.client, repeat))
+    return {
+        name: frames[-1][name] if "run" not in columns else _joined([frame[name] for frame in frames])
+        for name, columns in TABLES.items()
+    }
+
+
+def carried_over(before: Processes, now: Processes) -> Processes:
+    """Return what was recorded in a repeat, with what is still valid of the time before it.
+
+    That is what a process said of itself, which workers there are, and the last sample of each series.
+    """
+    workers = before.get(SCHEDULER, {}).get("workers")
+    gone = set() if workers is None else _left(workers)
+    kept = {
+        process: {name: select(tables[name]) for name, select in CARRIED.items() if name in tables}
+        for process, tables in before.items()
+        if process not in gone
+    }
+    return {process: _both(kept.get(process, {}), now.get(process, {})) for process in {**kept, **now}}
+
+
+def _both(before: Tables, now: Tables) -> Tables:
+    return {
+        name: pd.concat([tables[name] for tables in (before, now) if name in tables], ignore_index=True)
+        for name in {**before, **now}
+    }
+
+
+def _left(workers: pd.DataFrame) -> set[str]:
+    """Return the addresses of the workers that have left."""
+    last = workers.drop_duplicates("worker", keep="last")
+    return set(last.worker[last.kind == "left"])
+
+
+def _present(workers: pd.DataFrame) -> pd.DataFrame:
+    """Return the workers that have not left, as if they had been there from the start."""
+    remaining = workers[~workers.worker.isin(_left(workers)) & (workers.kind != "left")]
+    return remaining.assign(kind="present")
+
+
+CARRIED: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+    "about": lambda rows: rows,
+    "config": lambda rows: rows,
+    "interfaces": lambda rows: rows,
+    "workers": _present,
+    "cpu": lambda rows: rows.tail(1),
+    "delays": lambda rows: rows.tail(1),
+}
+
+
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Join the rows of repeats. An empty table has no types, so it must not decide those of the others."""
+    filled = [frame for frame in frames if len(frame)]
+    return pd.concat(filled, ignore_index=True) if filled else frames[0]
+
+
+def _tables(processes: Processes, client: str, repeat: Repeat) -> dict[str, pd.DataFrame]:
     scheduler = complete(processes.get(SCHEDULER, {}), SCHEDULER)
     mine = complete(processes.get(CLIENT, {}), CLIENT)
     names = worker_names(scheduler["workers"])
@@ -45,7 +108,9 @@ def tables(
     }
     joined = _Workers(workers, names)
     frames = {
-        "runs": pd.DataFrame([{"warmup": False, "start_s": start, "stop_s": stop}]),
+        "runs": pd.DataFrame(
+            [{"warmup": repeat.warmup, "start_s": repeat.start, "stop_s": repeat.stop, "lost": repeat.lost}]
+        ),
         "clock": mine["clock"].set_axis(["asked_s", "now_s", "answered_s"], axis=1),
         "workers": _workers(scheduler["workers"], names, joined.about("loop")),
         "tasks": _tasks(scheduler["tasks"], joined.rows("tasks", "worker"), names, joined.ahead),
@@ -53,7 +118,7 @@ def tables(
         "fetches": _fetches(joined),
         "graphs": _graphs(scheduler["graphs"], mine["graphs"], client),
         "introduced": scheduler["tasks"].sort_values("waiting", kind="stable").drop_duplicates("key"),
-        "calls": _seconds(mine["calls"], "start", "stop"),
+        "calls": _seconds(_during(mine["calls"], repeat), "start", "stop"),
         "busy": _of_all(joined, "busy", scheduler, mine, start="start_s", stop="stop_s", late="late_s"),
         "cpu": _of_all(joined, "cpu", scheduler, mine, time="time_s", cpu="cpu_s", waiting="waiting_s",
                        loop_waiting="loop_waiting_s", memory="memory_bytes"),
@@ -73,11 +138,15 @@ def tables(
         "transitions": pd.DataFrame(),
     }  # fmt: skip
     return {
-        name: (frames[name] if "run" not in columns else frames[name].assign(run=0)).reindex(
+        name: (frames[name] if "run" not in columns else frames[name].assign(run=repeat.number)).reindex(
             columns=list(columns)
         )
         for name, columns in TABLES.items()
     }
+
+
+def _during(calls: pd.DataFrame, repeat: Repeat) -> pd.DataFrame:
+    return calls[(calls.start < repeat.stop) & (calls.stop > repeat.start)]
 
 
 def worker_names(workers: pd.DataFrame) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Write the chunks of recorders to a file, and read them.
 
-A record's file is a sequence of frames: a line of JSON (``[process, bytes]``) and a chunk of so many bytes.
-Frames are only ever appended, so a record that was interrupted is whole up to there.
+A record's file is a sequence of frames: a line of JSON and a chunk. The line is ``[process, bytes]``, with
+the size of the chunk, or ``[process, bytes, repeat]`` for what a repeat of a trial recorded. Frames are
+only ever appended, so a record that was interrupted is whole up to there.
 
 No pandas here: it takes more memory than a recorder may.
 """
@@ -13,29 +14,38 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 SHORT_TABLES = ("about", "config", "interfaces", "bandwidths", "metrics")
 """Tables that are written beyond a limit, too: a few rows for each process, and the counters."""
 
 
-def append(path: Path, process: str, chunks: Iterable[bytes]) -> int:
+class Frame(NamedTuple):
+    """A chunk of a process. ``repeat``: number of the repeat that it belongs to; None for none."""
+
+    process: str
+    repeat: int | None
+    chunk: bytes
+
+
+def append(path: Path, process: str, chunks: Iterable[bytes], repeat: int | None = None) -> int:
     """Append a process's chunks to a record's file; return the number of bytes."""
-    frames = [json.dumps([process, len(chunk)]).encode() + b"\n" + chunk for chunk in chunks]
+    of_repeat = [] if repeat is None else [repeat]
+    frames = [json.dumps([process, len(chunk), *of_repeat]).encode() + b"\n" + chunk for chunk in chunks]
     with path.open("ab") as file:
         file.writelines(frames)
     return sum(map(len, frames))
 
 
-def frames(content: bytes) -> Iterator[tuple[str, bytes]]:
+def frames(content: bytes) -> Iterator[Frame]:
     """Return the frames; the last one is left out if it was cut off.
 
     Raises:
         ValueError: this is no sequence of frames.
     """
-    for process, start, stop in _spans(io.BytesIO(content)):
+    for process, repeat, start, stop in _spans(io.BytesIO(content)):
         if stop <= len(content):
-            yield process, content[start:stop]
+            yield Frame(process, repeat, content[start:stop])
 
 
 def is_cut_off(path: Path) -> bool:
@@ -45,20 +55,22 @@ def is_cut_off(path: Path) -> bool:
         ValueError: this is no sequence of frames.
     """
     with path.open("rb") as file:
-        last = max((stop for _, _, stop in _spans(file)), default=0)
+        last = max((stop for *_, stop in _spans(file)), default=0)
     return last != path.stat().st_size
 
 
-def _spans(file: BinaryIO) -> Iterator[tuple[str, int, int]]:
-    """Return for each frame the process, and where its chunk starts and stops; it may be beyond the end."""
+def _spans(file: BinaryIO) -> Iterator[tuple[str, int | None, int, int]]:
+    """Yield process, repeat, and where the chunk starts and stops; the last one may stop beyond the end."""
     position = 0
     while (head := file.readline()).endswith(b"\n"):
-        process, length = json.loads(head)
-        if not isinstance(process, str) or not isinstance(length, int) or length < 0:
+        process, length, *of_repeat = json.loads(head)
+        repeat = of_repeat[0] if of_repeat else None
+        is_frame = isinstance(process, str) and isinstance(length, int) and length >= 0
+        if not is_frame or not isinstance(repeat, int | None) or len(of_repeat) > 1:
             raise ValueError(f"no frame begins at byte {position}")
         start = position + len(head)
         position = file.seek(start + length)
-        yield process, start, position
+        yield process, repeat, start, position
 
 
 def open_chunk(chunk: bytes) -> tuple[str, int, list[tuple[str, str, Any, bytes]]]:

@@ -16,26 +16,36 @@ from dasklab.records import chunk_file
 from dasklab.records.recorder.layout import MISSING_US, layout
 
 Tables = dict[str, pd.DataFrame]
+Processes = dict[str, Tables]
 KINDS = {"t": "<i8", "i": "<i8", "f": "<f8", "s": "<i4"}
 TYPES = {"t": float, "f": float, "i": np.int64, "s": object}
 
 
-def read(path: Path) -> dict[str, Tables]:
-    """Return the tables of each process, by its name. Times are seconds, NaN where nobody took them.
+def read(path: Path) -> dict[int | None, Processes]:
+    """Return the tables of each process, by its name, for each repeat.
+
+    Times are seconds, NaN where nobody took them. What belongs to no repeat is under None: in a
+    cluster's record all, in a trial's what came before the first repeat. What came after the last one is
+    left out.
 
     Raises:
         LabError: the file is damaged.
     """
-    parts: defaultdict[str, defaultdict[str, list[pd.DataFrame]]] = defaultdict(lambda: defaultdict(list))
+    parts: dict[int | None, defaultdict[str, defaultdict[str, list[pd.DataFrame]]]] = {}
     try:
-        for process, chunk in chunk_file.frames(path.read_bytes()):
+        for process, repeat, chunk in chunk_file.frames(path.read_bytes()):
+            if repeat is None and parts.keys() - {None}:
+                continue
             table, frame = unpack(chunk)
-            parts[process][table].append(frame)
+            parts.setdefault(repeat, defaultdict(lambda: defaultdict(list)))[process][table].append(frame)
     except (ValueError, LookupError, TypeError, RecursionError, zlib.error) as error:
         raise LabError(f"{path}: damaged: {error}") from error
     return {
-        process: {name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}
-        for process, tables in parts.items()
+        repeat: {
+            process: {name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}
+            for process, tables in processes.items()
+        }
+        for repeat, processes in parts.items()
     }
 
 

@@ -48,11 +48,17 @@ NO_LINE: Line = ("", 0, "")
 class ClientRecorder:
     """Records the calls and graphs of one client."""
 
-    def __init__(self, client: Client, privacy: Privacy) -> None:
-        self.client = client
+    def __init__(self, client: Client, privacy: Privacy, hold: bool = False) -> None:
+        """Prepare to record.
+
+        Args:
+            hold: ask the scheduler nothing until ``finish``.
+        """
+        self.client, self.hold = client, hold
         self.store = Store(CLIENT, MOST_ROWS, privacy=privacy)
         self.undo: list[Callable[[], Any]] = []
         self.asking: list[asyncio.Future[None]] = []  # for sizes of what was scattered
+        self.scattered: list[tuple[float, float, list[Any]]] = []  # start, stop, keys; not asked for yet
         self.begin = 0.0  # of the graph that is being built
 
     def attach(self) -> None:
@@ -123,7 +129,9 @@ class ClientRecorder:
                 return result
             finally:
                 if scattered:
-                    self.asking.append(asyncio.ensure_future(self._add_scatter(start, time(), scattered)))
+                    self.scattered.append((start, time(), scattered))
+                    if not self.hold:
+                        self._ask()
                 else:
                     self.store.logs["calls"].add(kind, start, time(), 0, 0.0, *NO_LINE)
 
@@ -134,6 +142,10 @@ class ClientRecorder:
         """Return the keys of what ``Client.scatter`` returns: a future, or several."""
         futures = result.values() if isinstance(result, dict) else result
         return [future.key for future in ([futures] if isinstance(futures, Future) else futures)]
+
+    def _ask(self) -> None:
+        self.asking += [asyncio.ensure_future(self._add_scatter(*scatter)) for scatter in self.scattered]
+        self.scattered.clear()
 
     async def _add_scatter(self, start: float, stop: float, keys: list[Any]) -> None:
         """Ask the scheduler for the sizes: measuring them here might call the user's code."""
@@ -147,7 +159,8 @@ class ClientRecorder:
         self.store.logs["calls"].add("scatter", start, stop, len(keys), nbytes, *NO_LINE)
 
     async def finish(self) -> None:
-        """Wait for the sizes that have been asked for."""
+        """Wait for the sizes of what was scattered."""
+        self._ask()
         await asyncio.gather(*self.asking)
         self.asking.clear()
 

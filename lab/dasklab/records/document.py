@@ -1,19 +1,42 @@
-"""The file that describes a record."""
+"""The file that describes a record. Guests write it, which have the standard library and Dask only."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import BaseModel, ValidationError
-
+from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.records import chunk_file
+from dasklab.records.recorder.privacy import Privacy, hash_key
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 RECORD = "record.chunks"  # what the processes recorded, beside this file
 
 
-class Record(BaseModel):
+@dataclass(frozen=True)
+class Repeat:
+    """A timed computation or a warm-up of a trial. Chunks of the record name the repeat that they belong to.
+
+    Attributes:
+        start, stop: seconds since 1970 by the client's clock.
+        lost: number of processes that dropped rows in it because their memory was full.
+    """
+
+    number: int
+    warmup: bool
+    start: float
+    stop: float
+    lost: int = 0
+
+
+@dataclass(frozen=True)
+class Record:
     """When it was recorded, and what is missing.
 
     Attributes:
@@ -28,6 +51,7 @@ class Record(BaseModel):
         keys: ``plain``, or ``hash`` if hashes are stored instead of keys and names; empty if unknown.
         code: whether lines of code and paths are stored; None if unknown.
         chunks_bytes: size of ``record.chunks`` when this was written; it only grows. None if unknown.
+        repeats: those of a trial, in their order; empty in the record of a cluster.
     """
 
     FILE: ClassVar[str] = "record.json"
@@ -40,10 +64,25 @@ class Record(BaseModel):
     failures: dict[str, int]
     complete: bool | None = None
     complete_until: float | None = None
-    beyond_limit: dict[str, int] = {}
+    beyond_limit: dict[str, int] = field(default_factory=dict)
     keys: str = ""
     code: bool | None = None
     chunks_bytes: int | None = None
+    repeats: tuple[Repeat, ...] = ()
+
+    def concealed(self, privacy: Privacy) -> Record:
+        """Return the same without what must not be stored."""
+        return replace(
+            self,
+            client=hash_key(self.client) if privacy.hashed else self.client,
+            failures=privacy.failures(self.failures),
+            keys="hash" if privacy.hashed else self.keys,
+            code=self.code if privacy.code else False,
+        )
+
+    def write(self, folder: Path) -> None:
+        """Replace the file in a record's folder."""
+        atomic.write_text(folder / self.FILE, json.dumps(asdict(self), indent=1) + "\n")
 
 
 def read_document(folder: Path) -> Record:
@@ -52,9 +91,11 @@ def read_document(folder: Path) -> Record:
     Raises:
         LabError: one of the record's files is damaged or missing.
     """
+    from pydantic import ValidationError  # here: those who only write lack it
+
     file, chunks = folder / Record.FILE, folder / RECORD
     try:
-        record = Record.model_validate_json(file.read_bytes())
+        record = _adapter().validate_json(file.read_bytes())
     except ValidationError as error:
         mistake = error.errors()[0]
         where = "".join(f"{name}: " for name in mistake["loc"])
@@ -65,7 +106,14 @@ def read_document(folder: Path) -> Record:
         return record
     if record.complete:
         raise LabError(f"{chunks}: damaged: its end is missing", "copy the record again, or record again")
-    return record.model_copy(update={"complete": False, "complete_until": None})
+    return replace(record, complete=False, complete_until=None)
+
+
+@cache
+def _adapter() -> TypeAdapter[Record]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Record)
 
 
 def _is_cut_off(chunks: Path, known_bytes: int) -> bool:

@@ -21,7 +21,7 @@ from dasklab.notices import warn
 from dasklab.records import assemble, chunks
 from dasklab.records.document import RECORD, Record, read_document
 from dasklab.records.preloaded import other_form, tables
-from dasklab.records.recorder.layout import FORM
+from dasklab.records.recorder.layout import READABLE_FORMS
 from dasklab.records.schema import TABLES
 from dasklab.results.storage import cached, store
 
@@ -74,11 +74,11 @@ def is_record(folder: Path) -> bool:
 def _record(folder: Path) -> Frames:
     """Return the tables of a cluster's record."""
     about = read_document(folder)
-    if about.form != FORM:
+    if about.form not in READABLE_FORMS:
         raise LabError(f"{folder}: it was recorded by another version of dasklab (form {about.form})")
-    processes = chunks.read(folder / RECORD)
+    parts = chunks.read(folder / RECORD)
     try:
-        return assemble.tables(processes, about.client, about.start, about.stop)
+        return assemble.tables(parts, about)
     except NOT_AS_EXPECTED as error:
         why = f"{type(error).__name__}: {error}"
         raise LabError(

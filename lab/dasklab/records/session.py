@@ -9,6 +9,7 @@ import platform
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +18,11 @@ from uuid import uuid4
 from distributed import Client
 from distributed.metrics import time
 
-from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.notices import warn
 from dasklab.records import chunk_file
-from dasklab.records.anonymize import anonymous_about
 from dasklab.records.client import ClientRecorder
-from dasklab.records.document import RECORD, Record
+from dasklab.records.document import RECORD, Record, Repeat
 from dasklab.records.recorder.base import NAME, Owner
 from dasklab.records.recorder.layout import FORM
 from dasklab.records.recorder.privacy import Privacy
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 LEASE_S = 120.0  # a recorder that is not visited for so long detaches itself
+HELD_LEASE_S = (
+    86_400.0  # the same while repeats are timed, longer than any; it also detaches when its client leaves
+)
 ANSWER_S = 60.0  # of one request; a busy scheduler may take long
 INTERVAL_S = 1.0  # between two visits to all processes
 WORKERS_AT_ONCE = 8  # whose chunks pass through the scheduler together
@@ -48,7 +50,11 @@ OPEN_RECORDS: set[str] = set()  # whose blocks have not ended
 
 
 class Session:
-    """A recording, from attaching to detaching; use it with ``with`` or ``async with``."""
+    """A recording, from attaching to detaching; use it with ``with`` or ``async with``.
+
+    It visits all processes every second and fetches what they recorded. With ``hold`` they keep it until
+    ``collect`` is called, so that nothing but Dask's own traffic is on the network while a repeat is timed.
+    """
 
     def __init__(
         self,
@@ -58,12 +64,16 @@ class Session:
         keys: str = "plain",
         explain: Callable[[Path], Any] = str,
         max_mb: float = 1000,
+        hold: bool = False,
     ) -> None:
         if keys not in KEYS:
             raise LabError(f"keys is '{keys}'; it must be one of {', '.join(KEYS)}")
         self.client, self.folder = client, Path(folder)
         self.privacy, self._explain = Privacy(keys == "hash", code), explain
-        self.mine = ClientRecorder(client, self.privacy)
+        self.hold, self.lease_s = hold, HELD_LEASE_S if hold else LEASE_S
+        self.mine = ClientRecorder(client, self.privacy, hold)
+        self.repeats: list[Repeat] = []
+        self._repeat: int | None = None  # number of the repeat that what is fetched belongs to
         self.failures: dict[str, int] = {}
         self.lost: dict[str, int] = {}
         self.workers: list[str] = []
@@ -123,8 +133,8 @@ class Session:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.start = time()
         self.owner = self._owner()
-        scheduler = pack_plugin(SchedulerRecorder(self.owner, self.privacy, LEASE_S))
-        worker = pack_plugin(WorkerRecorder(self.owner, self.privacy, LEASE_S))
+        scheduler = pack_plugin(SchedulerRecorder(self.owner, self.privacy, self.lease_s))
+        worker = pack_plugin(WorkerRecorder(self.owner, self.privacy, self.lease_s))
         if python := other_python(await self._scheduler.versions()):
             raise LabError(
                 f"the scheduler runs Python {python}, this program {MINE}", "record with the same Python"
@@ -168,7 +178,7 @@ class Session:
                 warn(f"{address} is not recorded: {reply.get('exception_text')}")
 
     async def _visit_again_and_again(self) -> None:
-        while self._recording and not await self._stops_within(INTERVAL_S):
+        while not self.hold and self._recording and not await self._stops_within(INTERVAL_S):
             await self._visit(ROUNDS)
 
     async def _stops_within(self, seconds: float) -> bool:
@@ -183,12 +193,29 @@ class Session:
         try:
             self._stopping.set()
             await self._visiting  # not cancelled: what a process handed over would be lost
-            await self.mine.finish()
-            await self._visit(1, last=True)
-            await self._visit(LAST_ROUNDS)
+            self._repeat = None
+            await self._fetch_all()
         finally:
             self.complete = await self._detach() and self._recording and not self.beyond_limit
         self._keep_own()
+
+    async def _fetch_all(self) -> None:
+        await self.mine.finish()
+        await self._visit(1, summary=True)
+        await self._visit(LAST_ROUNDS)
+
+    def collect(self, repeat: Repeat | None = None) -> None:
+        """Fetch what was recorded since the last call, as that of a repeat that has ended, or of none."""
+        self.client.sync(self._collect, repeat)
+
+    async def _collect(self, repeat: Repeat | None) -> None:
+        lost = dict(self.lost)
+        self._repeat = repeat.number if repeat else None
+        await self._fetch_all()
+        if repeat:
+            lossy = sum(rows > lost.get(process, 0) for process, rows in self.lost.items())
+            self.repeats.append(replace(repeat, lost=lossy))
+            self._into_file(self._write)
 
     async def _detach(self) -> bool:
         """Detach from the cluster; return whether it said so."""
@@ -203,15 +230,14 @@ class Session:
             warn(f"the cluster did not answer the recorder ({why}); what it recorded so far is kept")
         self._recording = False
 
-    async def _visit(self, rounds: int, last: bool = False) -> None:
+    async def _visit(self, rounds: int, summary: bool = False) -> None:
         """Fetch what scheduler and workers have recorded, unless an earlier visit failed."""
         if not self._recording:
             return
         try:
             request = time()
-            drained = await self._fetch(
-                rounds, {"record": self.owner.record} | ({"last": True} if last else {})
-            )
+            options = {"record": self.owner.record} | ({"summary": True} if summary else {})
+            drained = await self._fetch(rounds, options)
             if drained and self._recording and not self.beyond_limit:
                 self.complete_until = request
         except LOST as error:
@@ -275,13 +301,13 @@ class Session:
             failures=self.failures,
             complete=self.complete,
             complete_until=self.complete_until,
-            beyond_limit=self.beyond_limit,
+            beyond_limit=dict(self.beyond_limit),
             keys="plain",
             code=True,
             chunks_bytes=self._chunks_bytes,
+            repeats=tuple(self.repeats),
         )
-        record = anonymous_about(record, self.privacy)
-        atomic.write_text(self.folder / Record.FILE, record.model_dump_json(indent=1) + "\n")
+        record.concealed(self.privacy).write(self.folder)
 
     def _keep(self, process: str, reply: dict[str, Any]) -> None:
         """Write chunks down, and remember what a process lost or failed at."""
@@ -305,7 +331,7 @@ class Session:
                 self._bytes_left -= len(chunk)
             else:
                 self.beyond_limit[table] += rows
-        self._chunks_bytes += chunk_file.append(self.folder / RECORD, process, within_limit)
+        self._chunks_bytes += chunk_file.append(self.folder / RECORD, process, within_limit, self._repeat)
         if self.beyond_limit:
             warn(f"{self.folder}: the record has reached its limit; what follows is counted and not written")
 

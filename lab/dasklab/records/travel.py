@@ -32,7 +32,7 @@ class NoRecorder(distributed.WorkerPlugin):
     def teardown(self, worker):
         worker.handlers.pop("dasklab_take", None)
 
-    async def decline(self, record, last=False):
+    async def decline(self, record, summary=False):
         return {"failures": {"attach: " + self.reason: 1}, "more": False}
 
 try:

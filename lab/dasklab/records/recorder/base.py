@@ -34,6 +34,7 @@ NAME = "dasklab-recorder"
 MOST_ROWS = 50_000  # of each log
 ANSWER_BYTES = 2_000_000  # of chunks in one answer
 TICK_MS = 250
+CHUNKS_PER_TICK = 4  # some milliseconds each; while a repeat is timed nobody else packs
 LONG_GC_S = 0.001
 
 
@@ -95,6 +96,7 @@ class Recorder:
         self.server, self.asked = server, time()
         self.store = Store(self.tables, MOST_ROWS, privacy=self.privacy)
         self.undo: list[Callable[[], Any]] = []
+        self.is_described = False
         self.totals = {**self.counters(), **kernel_counters()}
         self.loop_thread = threading.get_native_id()
         self.undo.append(watch_loop(server.io_loop, self.store.logs["busy"]))
@@ -156,7 +158,8 @@ class Recorder:
         """Four times a second: sample, pack what has come together, and give up if nobody asks any more."""
         now = time()
         self.sample(now)
-        self.store.pack(CHUNK_ROWS)
+        for _ in range(CHUNKS_PER_TICK):
+            self.store.pack(CHUNK_ROWS)
         if now - self.asked > self.lease_s:
             self.abandon()
 
@@ -167,13 +170,17 @@ class Recorder:
     def abandon(self) -> None:
         self.detach()
 
-    async def take(self, record: str, last: bool = False) -> dict[str, Any] | None:
-        """Hand over some chunks: a handler of the server. ``last`` adds what is recorded once, at the end."""
+    async def take(self, record: str, summary: bool = False) -> dict[str, Any] | None:
+        """Hand over some chunks: a handler of the server.
+
+        Args:
+            summary: first add what is recorded once, at the end of a record or of a repeat.
+        """
         if record != self.owner.record:
             return None
         self.asked = time()
-        if last:
-            self.finish()
+        if summary:
+            self.summarise()
         while self.store.nbytes < ANSWER_BYTES and self.store.pack():
             await asyncio.sleep(0)  # let the event loop do other work
         chunks = self.store.take(ANSWER_BYTES)
@@ -182,12 +189,19 @@ class Recorder:
         return about | {"chunks": chunks, "more": more, "failures": dict(self.store.failures)}
 
     @guarded
-    def finish(self) -> None:
+    def summarise(self) -> None:
+        """Record what changed since the last summary, and what this process is, which is recorded once."""
+        self.sample(time())
+        self.add_rises()
+        if not self.is_described:
+            self.is_described = True
+            self.describe_process()
+
+    def describe_process(self) -> None:
         loop = type(self.server.io_loop.asyncio_loop).__module__.partition(".")[0]
         versions = {"python": platform.python_version(), "distributed": distributed.__version__}
         for name, value in {"loop": loop, **versions}.items():
             self.store.logs["about"].add(name, value)
-        self.add_rises()
         for setting, value in settings(dask.config.get("distributed")):
             self.store.logs["config"].add(setting, json.dumps(value, default=str))
         for interface in network_interfaces():

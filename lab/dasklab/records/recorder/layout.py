@@ -19,7 +19,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-FORM = 2  # of the chunks
+FORM = 3
+"""The format of chunks and their file. Format 2 lacked repeats."""
+
+READABLE_FORMS = (2, 3)
 SEPARATOR = "\x1f"  # of several keys in one text
 MISSING_US = -1  # a time that nobody took
 

@@ -165,8 +165,8 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         if client and client == self.owner.client:
             self.abandon()
 
-    async def take(self, record: str, last: bool = False) -> dict[str, Any] | None:
-        records = await super().take(record, last)
+    async def take(self, record: str, summary: bool = False) -> dict[str, Any] | None:
+        records = await super().take(record, summary)
         if records is None:
             return None
         reply = {"workers": list(self.server.workers)} | records
@@ -213,8 +213,8 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         return dict(self.server.cumulative_worker_metrics)
 
     @guarded
-    def finish(self) -> None:
-        super().finish()
+    def summarise(self) -> None:
+        super().summarise()
         scheduler, log = self.server, self.store.logs["bandwidths"]
         log.add("", "", float(scheduler.bandwidth))
         for (receiver, sender), rate in scheduler.bandwidth_workers.items():

@@ -47,7 +47,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
             self.reason = f"attach: {describe(error)}"
             self.undo.append(replace_item(worker.handlers, "dasklab_take", self.decline))
 
-    async def decline(self, record: str, last: bool = False) -> dict[str, Any]:
+    async def decline(self, record: str, summary: bool = False) -> dict[str, Any]:
         """Answer in place of ``take``: this worker is not recorded."""
         return {"failures": {self.reason: 1}, "more": False}
 
@@ -63,7 +63,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
     async def hand_over(self) -> None:
         """Give the scheduler what nobody has fetched yet, because the worker ends before the next visit."""
         try:
-            self.finish()
+            self.summarise()
             more = True
             while more:
                 reply = await self.take(self.owner.record)
@@ -229,8 +229,8 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         return {name: total for name, total in self.server.digests_total.items() if type(name) is tuple}
 
     @guarded
-    def finish(self) -> None:
-        super().finish()
+    def summarise(self) -> None:
+        super().summarise()
         for key in list(self.ended):
             self.add_ended(key, NAN, NAN)
         for stack, seconds in self.profile():

@@ -11,6 +11,7 @@ import pytest
 from dasklab.breakdown.build.columns import build_run, complete_graphs
 from dasklab.breakdown.model.steps import value_at
 from dasklab.records.assemble import tables, worker_names
+from dasklab.records.document import Record
 from dasklab.records.recorder.layout import CLIENT, SCHEDULER, WORKER, columns_of
 from dasklab.records.schema import TABLES
 
@@ -76,7 +77,7 @@ def record() -> dict[str, pd.DataFrame]:
         clock=[{"asked": 0.0, "scheduler": 0.1, "answered": 0.2}],
     )
     processes = {"scheduler": scheduler, "client": client, ONE: one, TWO: two}
-    return tables(processes, "me", 0.0, 10.0)
+    return tables({None: processes}, Record(3, "me", 0.0, 10.0, lost={}, failures={}))
 
 
 def test_every_table_has_its_columns(record: dict[str, pd.DataFrame]) -> None:

@@ -67,7 +67,7 @@ def test_an_interrupted_file_is_whole_up_to_there(tmp_path: Path) -> None:
         chunk_file.append(tmp_path / "record.chunks", "scheduler", memory.take(1e9))
     content = (tmp_path / "record.chunks").read_bytes()
     (tmp_path / "record.chunks").write_bytes(content[:-3])
-    assert chunks.read(tmp_path / "record.chunks")["scheduler"]["other"].time.tolist() == [0.0]
+    assert chunks.read(tmp_path / "record.chunks")[None]["scheduler"]["other"].time.tolist() == [0.0]
 
 
 def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_records_that_were_cut_off_decide_nothing(tmp_path: Path) -> None:
     assert str(result) == f"cannot decide: {tmp_path / 'b'} was cut off; record that run again"
     document = ComparisonDocument.of(result)
     assert document.change_pct is None and document.obstacle == result.obstacle
-    full = replace(cut, document=CUT.model_copy(update={"beyond_limit": {"tasks": 1}}))
+    full = replace(cut, document=replace(CUT, beyond_limit={"tasks": 1}))
     assert "reached its size limit; record that run again with a larger max_mb" in str(
         checking.compare([whole], [full], 10)
     )
