@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from dasklab.commands.exit_status import ExitStatus
+from dasklab.console.trials.exit_status import ExitStatus
 from dasklab.machines.inventory import DEFAULT
 from dasklab.model.files import Campaign, Result
 from dasklab.paths import SHARE as ROOT

@@ -38,7 +38,7 @@ from statistics import mean, median
 import numpy as np
 from dasklab.breakdown.model.causes import MESSAGE, WIRE
 from dasklab.breakdown.show.explain import explain
-from dasklab.commands.options import SEEDS
+from dasklab.console.options import SEEDS
 from dasklab.errors import LabError
 from dasklab.model.files import Campaign, Result, Timings
 from dasklab.model.nic import BYTES_PER_MBIT

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from dasklab.commands.options import inventory_option
 from dasklab.commands.run import run
+from dasklab.console.options import inventory_option
+from dasklab.console.path_types import UserPath
 from dasklab.errors import LabError
-from dasklab.path_types import UserPath
 from dasklab.paths import SHARE, make_environment_absolute
 from dasklab.terminal import one_line_errors
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.options import INVENTORY
-from dasklab.path_types import UserPath
+from dasklab.console.options import INVENTORY
+from dasklab.console.path_types import UserPath
 from dasklab.paths import make_environment_absolute
 from dasklab.terminal import CommandGroup, print_warnings, treat_sigterm_as_ctrl_c
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dasklab.commands.locking import locked
+from dasklab.console.lab.locking import locked
 from dasklab.machines import lab_note
 from dasklab.machines.endpoint import Endpoint as Client
 from dasklab.machines.inventory import Inventory

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.options import inventory_option, new_results_option
-from dasklab.commands.target import open_running
+from dasklab.console.lab.target import open_running
+from dasklab.console.options import inventory_option, new_results_option
 
 
 @click.command()
@@ -16,6 +16,6 @@ from dasklab.commands.target import open_running
 @click.option("--again", is_flag=True, help="Measure it even if this lab has a baseline.")
 def baseline(inventory: Path, root: Path, again: bool) -> None:
     """Measure the lab once as it is, and print the results."""
-    from dasklab.commands.baseline_run import measure
+    from dasklab.console.trials.baseline_run import measure
 
     measure(open_running(inventory), root, again=again)

@@ -11,14 +11,14 @@ from typing import IO, Any
 
 import click
 
-from dasklab.commands.completion import complete_hosts
-from dasklab.commands.guest_program import call, failure
-from dasklab.commands.options import inventory_option
-from dasklab.commands.quantity import TIME_TO_LIVE
+from dasklab.console.completion import complete_hosts
+from dasklab.console.lab.guest_program import call, failure
+from dasklab.console.options import inventory_option
+from dasklab.console.path_types import OutputFile
+from dasklab.console.quantity import TIME_TO_LIVE
 from dasklab.machines import presence, ssh
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.variables import open_lab
-from dasklab.path_types import OutputFile
 
 STDOUT = "-"
 TIME_IS_UP = 124  # exit status of timeout

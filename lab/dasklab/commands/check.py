@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from dasklab.console.path_types import UserPath
 from dasklab.errors import LabError
-from dasklab.path_types import UserPath
 from dasklab.terminal import CommandError
 
 FOLDER = UserPath(exists=True, file_okay=False)

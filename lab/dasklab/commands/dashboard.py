@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.guest_program import SSH_FAILED, failure
-from dasklab.commands.options import inventory_option
+from dasklab.console.lab.guest_program import SSH_FAILED, failure
+from dasklab.console.options import inventory_option
 from dasklab.errors import LabError
 from dasklab.machines import presence, ssh
 from dasklab.machines.inventory import Inventory

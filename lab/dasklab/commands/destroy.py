@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.locking import locked
-from dasklab.commands.options import inventory_option
-from dasklab.commands.playbooks import play
-from dasklab.commands.target import open_target
+from dasklab.console.lab.locking import locked
+from dasklab.console.lab.playbooks import play
+from dasklab.console.lab.target import open_target
+from dasklab.console.options import inventory_option
 
 
 @click.command()

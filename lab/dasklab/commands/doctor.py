@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.commands.options import inventory_option
+from dasklab.console.options import inventory_option
 from dasklab.errors import LabError
 from dasklab.machines import local_host, presence
 from dasklab.machines.inventory import Inventory
@@ -93,7 +93,7 @@ def _next_step(lab: Inventory, is_up: bool) -> str:
 
 def _print_json(lab: Inventory, findings: list[Finding], checked: local_host.HostCheck | None) -> int:
     """Print all findings as JSON; return the exit status."""
-    from dasklab.commands.json_documents import CheckedLab, to_json
+    from dasklab.console.json_documents import CheckedLab, to_json
 
     folders = {name: str(folder) for name, folder in _folders(lab).items()}
     content = {"folders": folders, "findings": findings, "experiments": _experiments(lab, checked)}

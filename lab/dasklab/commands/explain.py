@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasklab.commands.picture import save_picture
-from dasklab.commands.run_path import RunPath
+from dasklab.console.path_types import OutputFile, RunPath
+from dasklab.console.picture import save_picture
 from dasklab.errors import LabError
-from dasklab.path_types import OutputFile
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:

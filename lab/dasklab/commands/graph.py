@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.options import inventory_option
+from dasklab.console.options import inventory_option
 from dasklab.machines.drawing import FORMATS, topology_of
 from dasklab.machines.variables import open_lab
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.options import results_option
-from dasklab.path_types import OutputFolder, UserPath
+from dasklab.console.options import results_option
+from dasklab.console.path_types import OutputFolder, UserPath
 
 FILE = "history.csv"  # in the results folder
 
@@ -57,7 +57,7 @@ def publish(file: Path, directory: Path) -> None:
 
 def _print_steps(file: Path, as_json: bool) -> None:
     """Print each step from a version to the next, regressions first."""
-    from dasklab.commands.json_documents import StepRow, to_json
+    from dasklab.console.json_documents import StepRow, to_json
     from dasklab.results.history import history as table
     from dasklab.results.statistics.interval import format_interval
     from dasklab.terminal import print_table

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dasklab.path_types import OutputFolder
+from dasklab.console.path_types import OutputFolder
 
 
 @click.command()

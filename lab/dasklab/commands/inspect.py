@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.commands.options import inventory_option
+from dasklab.console.options import inventory_option
 from dasklab.machines import ssh
 from dasklab.machines.groups import REQUIRED
 from dasklab.machines.inventory import Inventory
@@ -16,7 +16,7 @@ from dasklab.machines.variables import open_lab
 from dasklab.model.nic import LAB_SLOT
 
 if TYPE_CHECKING:
-    from dasklab.commands.json_documents import HostRow
+    from dasklab.console.json_documents import HostRow
 
 
 @click.command()
@@ -27,7 +27,7 @@ def inspect(as_json: bool, inventory: Path) -> None:
 
     It asks neither endpoint nor hosts; `dasklab status` shows what runs.
     """
-    from dasklab.commands.json_documents import HostRow, to_json
+    from dasklab.console.json_documents import HostRow, to_json
     from dasklab.terminal import print_table
 
     lab = open_lab(inventory)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.options import inventory_option
+from dasklab.console.options import inventory_option
 from dasklab.machines.inventory import Inventory
 from dasklab.model.packages import PINS
 

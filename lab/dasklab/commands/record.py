@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from dasklab.console.path_types import OutputFolder
 from dasklab.errors import LabError
-from dasklab.path_types import OutputFolder
 
 CONNECT_S = 10
 A_YEAR_S = 365 * 86_400

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.run_path import RunPath
-from dasklab.path_types import OutputFile, OutputFolder
+from dasklab.console.path_types import OutputFile, OutputFolder, RunPath
 from dasklab.terminal import working
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.commands.exit_status import HELP
-from dasklab.commands.options import SEEDS, inventory_option, new_results_option
-from dasklab.commands.trust import require_trust, trust_option, workloads_of
+from dasklab.console.options import SEEDS, inventory_option, new_results_option
+from dasklab.console.path_types import UserPath
+from dasklab.console.trials.exit_status import HELP
+from dasklab.console.trust import require_trust, trust_option, workloads_of
 from dasklab.errors import LabError, did_you_mean
-from dasklab.path_types import UserPath
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def reproduce(
     dasklab reproduce RUN fault=kill               in the lab or simulated, as RUN was
     dasklab reproduce RUN fault=kill --simulate    simulate a measured cell with the costs measured in RUN
     """
-    from dasklab.commands.outcome import exit_status
+    from dasklab.console.trials.outcome import exit_status
     from dasklab.model.files import Result
     from dasklab.results.storage import store
 
@@ -69,8 +69,8 @@ def reproduce(
 
 
 def _measure(stored: Campaign, cell: str, root: Path, inventory: Path) -> Path:
-    from dasklab.commands import progress
-    from dasklab.commands.target import open_running
+    from dasklab.console.lab.target import open_running
+    from dasklab.console.trials import progress
     from dasklab.results.storage import store
 
     open_running(inventory)
@@ -81,7 +81,7 @@ def _measure(stored: Campaign, cell: str, root: Path, inventory: Path) -> Path:
 
 
 def _simulate(old: Path, stored: Campaign, cell: str, root: Path) -> Path:
-    from dasklab.commands.simulated import Calibrated
+    from dasklab.console.trials.simulated import Calibrated
     from dasklab.predict.simulated_lab import Calibrations
     from dasklab.results.storage import store
 
@@ -94,7 +94,7 @@ def _simulate(old: Path, stored: Campaign, cell: str, root: Path) -> Path:
 
 
 def _print_json(old: Path, new: Path, cell: str) -> None:
-    from dasklab.commands.json_documents import Reproduced, to_json
+    from dasklab.console.json_documents import Reproduced, to_json
     from dasklab.results.statistics import reproduction
 
     rows = reproduction.rows(old, new, cell)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.options import results_option
-from dasklab.commands.run_path import RunPath
+from dasklab.console.options import results_option
+from dasklab.console.path_types import OutputFile, RunPath, UserPath
 from dasklab.errors import LabError
-from dasklab.path_types import OutputFile, UserPath
 
 RUN = RunPath()
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -31,7 +30,7 @@ def results(context: click.Context, root: Path, as_json: bool) -> None:
     dasklab results pack RUN             one file that these commands, report and explain open
     """
     if context.invoked_subcommand is None:
-        from dasklab.commands import tables
+        from dasklab.console import tables
 
         tables.list_runs(root, as_json)
     elif as_json:
@@ -43,7 +42,7 @@ def results(context: click.Context, root: Path, as_json: bool) -> None:
 @json_option
 def show(run: Path, as_json: bool) -> None:
     """Print each cell of RUN compared with the baseline, with intervals."""
-    from dasklab.commands import tables
+    from dasklab.console import tables
 
     tables.print_run_as_json(run) if as_json else tables.show_run(run)
 
@@ -55,7 +54,7 @@ def show(run: Path, as_json: bool) -> None:
 @json_option
 def compare(old: Path, new: Path, anyway: bool, as_json: bool) -> None:
     """Compare the cells that OLD and NEW have in common."""
-    from dasklab.commands import tables
+    from dasklab.console import tables
 
     tables.show_changes(old, new, anyway, as_json)
 
@@ -65,7 +64,7 @@ def compare(old: Path, new: Path, anyway: bool, as_json: bool) -> None:
 @click.argument("output", type=OutputFile())
 def export(run: Path, output: Path) -> None:
     """Write the tidy table of RUN, or of all runs below it, to OUTPUT: .csv or .parquet."""
-    from dasklab.commands import tables
+    from dasklab.console import tables
 
     tables.export_table(run, output)
 

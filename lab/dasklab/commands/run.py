@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from dasklab.commands.completion import complete_experiments
-from dasklab.commands.exit_status import HELP
-from dasklab.commands.options import SEEDS, inventory_option, new_results_option
-from dasklab.commands.trust import require_trust, trust_experiment, trust_option, workloads_of
+from dasklab.console.completion import complete_experiments
+from dasklab.console.options import SEEDS, inventory_option, new_results_option
+from dasklab.console.path_types import UserPath
+from dasklab.console.trials.exit_status import HELP
+from dasklab.console.trust import require_trust, trust_experiment, trust_option, workloads_of
 from dasklab.errors import LabError
-from dasklab.path_types import UserPath
 from dasklab.terminal import counted, duration, print_table
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def run(
                 skip_unsupported=skip_unsupported,
             )
     if directory:
-        from dasklab.commands.outcome import exit_status
+        from dasklab.console.trials.outcome import exit_status
 
         sys.exit(exit_status(directory))
 
@@ -197,8 +197,8 @@ def _resume(
     dry_run: bool,
     trusted: bool,
 ) -> Path | None:
-    from dasklab.commands import progress, simulated
-    from dasklab.commands.target import open_running
+    from dasklab.console.lab.target import open_running
+    from dasklab.console.trials import progress, simulated
     from dasklab.machines.variables import open_lab
     from dasklab.results.storage import store
     from dasklab.running import driver, more_blocks
@@ -236,8 +236,8 @@ def _measure(
     wait: bool,
     skip_unsupported: bool,
 ) -> Path | None:
-    from dasklab.commands import progress
-    from dasklab.commands.target import open_running
+    from dasklab.console.lab.target import open_running
+    from dasklab.console.trials import progress
     from dasklab.machines.variables import open_lab
     from dasklab.running import capabilities
 
@@ -259,7 +259,7 @@ def _measure(
 def _simulate(
     source: Path, seeds: int, root: Path, name: str, content: Experiment, dry_run: bool, options: RunOptions
 ) -> Path | None:
-    from dasklab.commands.simulated import Calibrated
+    from dasklab.console.trials.simulated import Calibrated
 
     calibrated = Calibrated.from_measured(source, content, seeds)
     if dry_run:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.commands.options import SEEDS
-from dasklab.commands.picture import save_picture
-from dasklab.commands.trust import require_trust, trust_option
-from dasklab.path_types import UserPath
+from dasklab.console.options import SEEDS
+from dasklab.console.path_types import UserPath
+from dasklab.console.picture import save_picture
+from dasklab.console.trust import require_trust, trust_option
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
     For a RUN, its baseline and null trials are used. If other trials of the run differ from them in the rate
     or the number of workers alone, the measured effect is printed as well.
     """
-    from dasklab.commands.whatif import calibrations_of
     from dasklab.model.trial import Trial
+    from dasklab.predict.calibrate import calibrations_of
     from dasklab.predict.sensitivity import analyze, changes, measured_times
     from dasklab.predict.sources import baseline
     from dasklab.results.storage import cached, store

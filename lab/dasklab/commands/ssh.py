@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.completion import complete_hosts
-from dasklab.commands.options import inventory_option
+from dasklab.console.completion import complete_hosts
+from dasklab.console.options import inventory_option
 from dasklab.machines import presence
 from dasklab.machines.ssh import command as ssh_command
 from dasklab.machines.variables import open_lab

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.options import inventory_option
-from dasklab.commands.playbooks import answer, play
+from dasklab.console.lab.playbooks import answer, play
+from dasklab.console.options import inventory_option
 from dasklab.machines import presence
 from dasklab.machines.variables import open_lab
 
@@ -22,6 +22,6 @@ def status(as_json: bool, inventory: Path) -> None:
     if not as_json:
         play("status.yml", lab)
         return
-    from dasklab.commands.json_documents import StatusRow, to_json
+    from dasklab.console.json_documents import StatusRow, to_json
 
     click.echo(to_json([StatusRow.model_validate(row) for row in answer("status.yml", lab, "status_file")]))

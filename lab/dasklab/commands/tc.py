@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from dasklab.commands.completion import complete_hosts
-from dasklab.commands.guest_program import call
-from dasklab.commands.locking import locked
-from dasklab.commands.options import inventory_option
-from dasklab.commands.quantity import TIME_TO_LIVE, amount_of
-from dasklab.commands.target import open_target
+from dasklab.console.completion import complete_hosts
+from dasklab.console.lab.guest_program import call
+from dasklab.console.lab.locking import locked
+from dasklab.console.lab.target import open_target
+from dasklab.console.options import inventory_option
+from dasklab.console.quantity import TIME_TO_LIVE, amount_of
 from dasklab.machines import presence
 from dasklab.machines.variables import open_lab
 from dasklab.model.impairments import DIRECTIONS, IMPAIRMENTS

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.commands import guest_program
-from dasklab.commands.options import inventory_option
-from dasklab.commands.quantity import TIME_TO_LIVE
+from dasklab.console.lab import guest_program
+from dasklab.console.options import inventory_option
+from dasklab.console.quantity import TIME_TO_LIVE
 from dasklab.errors import LabError
 from dasklab.machines import presence
 from dasklab.machines.live import Rates, Watched, watch

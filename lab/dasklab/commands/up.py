@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.locking import locked
-from dasklab.commands.options import inventory_option, new_results_option
-from dasklab.commands.plan import print_plan
-from dasklab.commands.playbooks import play, run_endpoint_program
-from dasklab.commands.target import announce
+from dasklab.console.lab.dry_run import print_plan
+from dasklab.console.lab.locking import locked
+from dasklab.console.lab.playbooks import play, run_endpoint_program
+from dasklab.console.lab.target import announce
+from dasklab.console.options import inventory_option, new_results_option
 from dasklab.machines import local_host, presence
 from dasklab.machines.guest_choice import choose_guests
 from dasklab.machines.inventory import Inventory
@@ -42,7 +42,7 @@ def up(
     with nullcontext() if check else locked(lab, reset=False):
         _build(lab, check, diff, only, guests)
     if not only and not check:
-        from dasklab.commands.baseline_run import measure
+        from dasklab.console.trials.baseline_run import measure
 
         measure(lab, root)
 

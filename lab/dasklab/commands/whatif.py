@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasklab.commands.options import SEEDS
-from dasklab.commands.trust import require_trust, trust_option
-from dasklab.errors import LabError
-from dasklab.path_types import UserPath
+from dasklab.console.options import SEEDS
+from dasklab.console.path_types import UserPath
+from dasklab.console.trust import require_trust, trust_option
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
@@ -69,6 +68,7 @@ def whatif(
     """
     from dasklab.model.trial import Trial
     from dasklab.predict import prediction
+    from dasklab.predict.calibrate import calibrations_of
     from dasklab.predict.sources import baseline
     from dasklab.predict.validation import Validated
     from dasklab.predict.whatif import check, parse, scenario
@@ -100,23 +100,6 @@ def whatif(
         return
     _print_rows(rows)
     _print_notes(changed, calibrations[0], outside, list(unknown))
-
-
-def calibrations_of(directories: list[Path], file: Path | None = None) -> tuple[Calibration, ...]:
-    """Calibrate on trials and write each calibration beside its trial; or read one from a file."""
-    from dasklab.predict.calibrate import calibrate_each
-    from dasklab.predict.calibration import Calibration
-    from dasklab.results.storage import cached, store
-
-    if file is None:
-        by_directory = calibrate_each(directories)
-        for directory, calibration in by_directory.items():
-            store.write(cached.writable(directory), calibration)
-        return tuple(by_directory.values())
-    stored = store.read_file(Calibration, file)
-    if stored is None:
-        raise LabError(f"{file}: no such file")
-    return (stored,)
 
 
 def _widened(rows: list[RunSummary]) -> list[RunSummary]:

@@ -18,7 +18,7 @@ from dasklab.predict import farm, recorded
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.whatif import scenario
 from dasklab.records import Frames
-from dasklab.results.storage import store
+from dasklab.results.storage import cached, store
 from dasklab.results.validity.routes import cap_mbit
 from dasklab.sim import build
 from dasklab.sim.costs import Role
@@ -32,6 +32,23 @@ NOT_WORKING = ("idle_s", "iowait_s", "steal_s")  # fields of a kernel's CPU time
 SCARCE = 0.95  # machines that were granted less of the CPU time they counted had to wait for cores
 ROUNDS = 3  # of fitting costs to the operations that a simulation with these costs makes
 COUNTED_RUNS = 2  # timed runs in each of these simulations
+
+
+def calibrations_of(directories: Sequence[Path], file: Path | None = None) -> tuple[Calibration, ...]:
+    """Calibrate on trials and write each calibration beside its trial; or read one from a file.
+
+    Raises:
+        LabError: there is no such file, or no trial can be calibrated on.
+    """
+    if file is None:
+        by_directory = calibrate_each(directories)
+        for directory, calibration in by_directory.items():
+            store.write(cached.writable(directory), calibration)
+        return tuple(by_directory.values())
+    stored = store.read_file(Calibration, file)
+    if stored is None:
+        raise LabError(f"{file}: no such file")
+    return (stored,)
 
 
 def calibrate_each(directories: Sequence[Path]) -> dict[Path, Calibration]:

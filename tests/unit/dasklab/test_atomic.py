@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from dasklab import atomic
-from dasklab.path_types import OutputFile
+from dasklab.console.path_types import OutputFile
 from dasklab.paths import SHARE as ROOT
 
 from tests.waiting import PATIENCE_S

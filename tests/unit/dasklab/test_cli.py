@@ -17,8 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 from dasklab import cli, terminal
 from dasklab.cli import COMMANDS, main
-from dasklab.commands import playbooks, up
-from dasklab.commands.json_documents import CheckedLab
+from dasklab.commands import up
+from dasklab.console.json_documents import CheckedLab
+from dasklab.console.lab import playbooks
 from dasklab.machines import local_host, presence
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.proxmox import Resource

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from dasklab.commands.json_documents import StatusRow
+from dasklab.console.json_documents import StatusRow
 
 from tests import jinja_logic
 from tests.unit.roles.conftest import load

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dasklab.commands import guest_program
+from dasklab.console.lab import guest_program
 from dasklab.machines.inventory import DEFAULT
 
 INVENTORY = DEFAULT.parent / "examples" / "existing" / "hosts.yml"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from dasklab.cli import main
-from dasklab.commands import target, up
+from dasklab.commands import up
+from dasklab.console.lab import target
 from dasklab.machines import presence
 from dasklab.running import driver, playbook
 

@@ -61,7 +61,7 @@ def test_ctrl_c_ends_the_capture_on_the_host_and_keeps_what_came(host: FakeSsh) 
     host.program("tcpdump", TCPDUMP)
     pid_file = host.folder / "tcpdump.pid"
     program = (
-        "import sys; from dasklab.commands import guest_program; guest_program.PROGRAM = sys.argv.pop(1);"
+        "import sys; from dasklab.console.lab import guest_program; guest_program.PROGRAM = sys.argv.pop(1);"
     )
     program += "from dasklab.cli import main; main()"
     argv = [sys.executable, "-c", program, str(host.guest), "capture", "worker-1", "-w", "-"]

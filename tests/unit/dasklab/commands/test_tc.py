@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from dasklab.cli import main
-from dasklab.commands.quantity import TIMES, WORDS, Quantity, amount_of
+from dasklab.console.quantity import TIMES, WORDS, Quantity, amount_of
 from dasklab.model.impairments import IMPAIRMENTS
 
 from tests.unit.dasklab.commands.fake_ssh import FakeSsh, host

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.commands import guest_program
+from dasklab.console.lab import guest_program
 from dasklab.paths import ROLES
 
 from tests.unit.dasklab.commands.fake_ssh import FakeSsh, host

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab import records, report
 from dasklab.cli import main
-from dasklab.commands.simulated import Calibrated, go_on
+from dasklab.console.trials.simulated import Calibrated, go_on
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Outcome, Result, SimulatedRun, Simulation

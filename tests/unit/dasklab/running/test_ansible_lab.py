@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.commands import target, up
+from dasklab.commands import up
+from dasklab.console.lab import target
 from dasklab.errors import LabError
 from dasklab.machines import proxmox
 from dasklab.machines.inventory import DEFAULT, Inventory

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.commands import progress
+from dasklab.console.trials import progress
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.results import load

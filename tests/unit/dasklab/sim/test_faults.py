@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.commands import progress, target
-from dasklab.commands.json_documents import OUTPUTS
-from dasklab.commands.simulated import Calibrated
+from dasklab.console.json_documents import OUTPUTS
+from dasklab.console.lab import target
+from dasklab.console.trials import progress
+from dasklab.console.trials.simulated import Calibrated
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import ObservedFault, ObservedFaults, Outcome, Result, SimulatedRun, Timings

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from dasklab import report as page
-from dasklab.commands import baseline_run
-from dasklab.commands.progress import execute
+from dasklab.console.trials import baseline_run
+from dasklab.console.trials.progress import execute
 from dasklab.model import experiment
 from dasklab.model.files import CaptureReport, Completeness
 from dasklab.results.storage import store

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.commands.json_documents import OUTPUTS, IntervalOutput, schema
+from dasklab.console.json_documents import OUTPUTS, IntervalOutput, schema
 from dasklab.machines.inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
 from dasklab.results.statistics.interval import Interval

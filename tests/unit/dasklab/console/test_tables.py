@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.commands.progress import execute
+from dasklab.console.trials.progress import execute
 from dasklab.model import experiment
 from dasklab.model.cells import cell_names
 from dasklab.results import load

@@ -11,8 +11,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from dasklab.cli import main
-from dasklab.commands import progress, target
-from dasklab.commands.exit_status import MEANINGS
+from dasklab.console.lab import target
+from dasklab.console.trials import progress
+from dasklab.console.trials.exit_status import MEANINGS
 from dasklab.errors import LabError
 from dasklab.machines.inventory import DEFAULT
 from dasklab.model.experiment import Experiment

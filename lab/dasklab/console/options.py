@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from dasklab.console.path_types import OutputFolder, UserPath
 from dasklab.machines.inventory import default_inventory
-from dasklab.path_types import OutputFolder, UserPath
 from dasklab.paths import results
 
 INVENTORY = "-i", "--inventory"

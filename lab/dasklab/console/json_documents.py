@@ -1,6 +1,6 @@
 """What commands print with ``--json``, as models with a published schema.
 
-python -m dasklab.commands.json_documents     the schema: docs/reference/output.schema.json
+python -m dasklab.console.json_documents     the schema: docs/reference/output.schema.json
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from dasklab import paths
 from dasklab.cli import main
 from dasklab.commands import explain as explaining
-from dasklab.commands.options import inventory_option, results_option
-from dasklab.path_types import OutputFile, OutputFolder, UserPath
+from dasklab.console.options import inventory_option, results_option
+from dasklab.console.path_types import OutputFile, OutputFolder, UserPath
 from dasklab.paths import SHARE as ROOT
 from dasklab.paths import make_environment_absolute
 

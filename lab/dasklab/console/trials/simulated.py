@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.progress import conclude, execute
+from dasklab.console.trials.progress import conclude, execute
 from dasklab.model.experiment import Experiment
 from dasklab.model.trial import Setup
 from dasklab.predict import simulated_lab

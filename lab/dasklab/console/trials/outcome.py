@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.exit_status import ExitStatus
+from dasklab.console.trials.exit_status import ExitStatus
 from dasklab.model.files import Attempt, Failed, Result
 from dasklab.results.storage import store
 from dasklab.running.ansible_lab import LOG

@@ -9,8 +9,8 @@ from shlex import quote
 import click
 
 from dasklab import atomic
-from dasklab.commands.locking import locked
-from dasklab.commands.progress import execute
+from dasklab.console.lab.locking import locked
+from dasklab.console.trials.progress import execute
 from dasklab.errors import LabError
 from dasklab.machines.inventory import Inventory
 from dasklab.model import experiment

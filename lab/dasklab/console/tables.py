@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.json_documents import CellChangeOutput, MetricTable, RunRow, ShownRun, to_json
+from dasklab.console.json_documents import CellChangeOutput, MetricTable, RunRow, ShownRun, to_json
 from dasklab.model import cells
 from dasklab.model.files import Result
 from dasklab.model.metric import METRICS

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from dasklab.commands import picture
+from dasklab.console import picture
 from matplotlib.figure import Figure
 
 

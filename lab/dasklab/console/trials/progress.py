@@ -13,10 +13,10 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from dasklab.commands.exit_status import ExitStatus
-from dasklab.commands.locking import locked
-from dasklab.commands.outcome import exit_status, explain_failures
-from dasklab.commands.tables import show_run
+from dasklab.console.lab.locking import locked
+from dasklab.console.tables import show_run
+from dasklab.console.trials.exit_status import ExitStatus
+from dasklab.console.trials.outcome import exit_status, explain_failures
 from dasklab.errors import LabError
 from dasklab.machines.inventory import Inventory
 from dasklab.model.experiment import Experiment

@@ -1,0 +1,1 @@
+"""What commands share: options, types of paths, tables, documents."""

@@ -1,0 +1,1 @@
+"""What commands that use a lab share: its inventory, lock, playbooks and hosts."""

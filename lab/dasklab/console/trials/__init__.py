@@ -1,0 +1,1 @@
+"""What commands that run trials share: progress, outcome, exit status."""
