@@ -19,7 +19,6 @@ fault once, and a line of figures. The exit status is 1 if there is a fault.
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import random
 import subprocess
@@ -44,7 +43,6 @@ STEP = 500  # requests between two clean-ups
 GROWTH_MIB = 8
 UNANSWERED_S = 0.5
 SILENT, AGENT_REQUESTS = 400, 40  # in each step
-STEPS_TO_TWINS = 5
 
 
 def minipve(*words: str) -> None:
@@ -140,14 +138,14 @@ def step(
         agent.join()
 
 
-def fuzz(endpoint: Endpoint, requests: int, seed: int, parallel: int, images: list[Path]) -> list[str]:
+def fuzz(endpoint: Endpoint, requests: int, seed: int, parallel: int) -> list[str]:
     """Send all requests, print the figures, and return the faults."""
     callers = fuzzing.callers(endpoint)
     *fuzzers, agent_fuzzer = [
         fuzzing.Fuzzer(endpoint, callers, random.Random(seed * 1000 + n)) for n in range(parallel + 1)
     ]
     start, early, faults = time.monotonic(), 0.0, list[str]()
-    for number in itertools.count():
+    while True:
         if (total := sum(fuzzer.sent for fuzzer in (*fuzzers, agent_fuzzer))) >= requests:
             break
         if total >= requests // 2 and not early:
@@ -155,9 +153,6 @@ def fuzz(endpoint: Endpoint, requests: int, seed: int, parallel: int, images: li
         fuzzing.prepare(endpoint)
         step(endpoint, fuzzers, agent_fuzzer, min(STEP, requests - total))
         clear_up(endpoint)
-        if number % STEPS_TO_TWINS == 0:
-            faults += hostile_peers.start_twins(endpoint, images)
-            remove_machines(endpoint)
         print(f"{total} of {requests}, {memory_mib(endpoint):.0f} MiB", end="\r", file=sys.stderr, flush=True)
     late = memory_mib(endpoint)
     statuses = sum((fuzzer.statuses for fuzzer in (*fuzzers, agent_fuzzer)), Counter[int]())
@@ -190,11 +185,8 @@ def left_behind(state: Path) -> list[str]:
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     words = {pid: " ".join(process.command(pid)) for pid in pids if pid != os.getpid()}
     faults = [f"left: process {line[:200]}" for line in words.values() if str(state) in line]
-    faults += [
-        f"left: {path}"
-        for path in (state, *Path(tempfile.gettempdir()).glob("minipve-nbd-*"))
-        if path.exists()
-    ]
+    sectors = Path(tempfile.gettempdir()).glob("minipve-sector-*")
+    faults += [f"left: {path}" for path in (state, *sectors) if path.exists()]
     return faults
 
 
@@ -213,8 +205,7 @@ def main() -> None:
             faults = sweep_rights(endpoint)
             faults += log_faults(endpoint)
         with instance(state) as endpoint:
-            images = hostile_peers.twin_images(Path(name))
-            faults += fuzz(endpoint, args.requests, args.seed, args.parallel, images)
+            faults += fuzz(endpoint, args.requests, args.seed, args.parallel)
             faults += log_faults(endpoint)
         faults += left_behind(sweep_state) + left_behind(state)
     for fault, count in Counter(faults).most_common(40):

@@ -15,7 +15,7 @@ from minipve.user_error import UserError
 
 PURPOSES = {
     "endpoint": ("bridge", "ip", "nc", "nsenter", "tc", "unshare"),
-    "virtual machines": ("qemu-img", "qemu-nbd", "qemu-system-x86_64", "setsid", "xorriso"),
+    "virtual machines": ("qemu-img", "qemu-system-x86_64", "setsid", "xorriso"),
     "containers": ("lxc-start", "lxc-usernsexec", "tar", "zstd"),
     "image build": ("debugfs", "mke2fs", "mmdebstrap", "newuidmap", "tar", "zstd"),
 }

@@ -80,11 +80,6 @@ class Paths:
         return self.state / "templates"
 
     @property
-    def boot(self) -> Path:
-        """Kernels extracted from disk images, by their digest."""
-        return self.cache / "boot"
-
-    @property
     def interfaces(self) -> Path:
         """The node's network configuration, in ifupdown2's syntax."""
         return self.state / "etc" / "network" / "interfaces"
@@ -106,7 +101,7 @@ class Paths:
 
     @property
     def images(self) -> Path:
-        """Guest images, by the hash of their recipe."""
+        """Guest images with their kernels, by the hash of their recipe."""
         return self.cache / "images"
 
     @property

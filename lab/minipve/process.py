@@ -35,7 +35,6 @@ PACKAGES = {
     "newuidmap": "uidmap",
     "nsenter": "util-linux",
     "qemu-img": "qemu-utils",
-    "qemu-nbd": "qemu-utils",
     "qemu-system-x86_64": "qemu-system-x86",
     "setsid": "util-linux",
     "tar": "tar",

@@ -1,16 +1,12 @@
-"""Hostile clients and guests for the fuzz benchmark: silent connections, random agents, twin images."""
+"""Hostile clients and guests for the fuzz benchmark: silent connections, random agents."""
 
 from __future__ import annotations
 
 import contextlib
 import random
 import socket
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-from minipve import process
 
 from tests.contract.endpoint import Endpoint
 from tests.contract.fuzzing import ANSWER_S, Caller, Fuzzer
@@ -27,8 +23,7 @@ AGENT_REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "file-write", {"file": "/x", "content": "y"}),
 ]
 BEGINNINGS = (b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n", b"\0")
-VICTIM, TWINS = 7310, (7311, 7312)
-UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+VICTIM = 7310
 
 
 @contextlib.contextmanager
@@ -68,40 +63,3 @@ def ask_agent(fuzzer: Fuzzer, caller: Caller, vmid: int, count: int) -> None:
         data, sample = fuzzer.encode(verb, path, given, caller)
         fuzzer.judge(caller, sample, fuzzer.exchange(data, ANSWER_S))
         fuzzer.sent += 1
-
-
-def twin_images(folder: Path) -> list[Path]:
-    """Create two disk images with different kernels and the same UUID."""
-    images = []
-    for name in ("one", "two"):
-        tree = folder / name
-        (tree / "boot/loader/entries").mkdir(parents=True)
-        (tree / "boot/kernel").write_text(f"the kernel of {name}")
-        (tree / "boot/initrd").write_text("an initramfs")
-        entry = f"linux /boot/kernel\ninitrd /boot/initrd\noptions {name}\n"
-        (tree / "boot/loader/entries/a.conf").write_text(entry)
-        images.append(folder / f"{name}.raw")
-        words = ["mke2fs", "-q", "-t", "ext4", "-U", UUID, "-d", tree, images[-1], "8M"]
-        words[0] = str(process.which("mke2fs"))
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-    return images
-
-
-def start_twins(endpoint: Endpoint, images: list[Path]) -> list[str]:
-    """Start a machine from each image, and return a fault for each that got the other image's kernel.
-
-    The starts fail, because QEMU refuses such kernels. The cache shows which kernel each machine got.
-    """
-    root, faults = endpoint.root(), []
-    machines = root.nodes("pve").qemu
-    assert endpoint.state is not None
-    for vmid, image in zip(TWINS, images, strict=True):
-        (endpoint.state / "storage/import" / image.name).write_bytes(image.read_bytes())
-        disk = f"local:0,import-from=local:import/{image.name}"
-        endpoint.done(machines.post(vmid=vmid, memory=16, kvm=0, scsi0=disk, boot="order=scsi0"), root)
-        endpoint.wait(machines(vmid).status.start.post(), root)
-    cache = endpoint.state.with_name("cache") / "boot"
-    kernels = {copy.read_text() for copy in cache.glob("*/kernel")}
-    if kernels != {"the kernel of one", "the kernel of two"}:
-        faults.append(f"images with one UUID: the kernels taken out of them are {sorted(kernels)}")
-    return faults

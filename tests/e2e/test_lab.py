@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 import requests
+from minipve import process
+from minipve.image import direct_boot
+from minipve.paths import Paths
 from proxmoxer import ProxmoxAPI
 
 from tests.e2e.conftest import Bench
@@ -113,6 +116,14 @@ def test_status_and_doctor_report_no_problem(bench: Bench) -> None:
 def test_machines_pass_the_host_checks(bench: Bench) -> None:
     """Only checks of the hypervisor are skipped on four of five hosts."""
     assert re.search(r"passed, 4 skipped", bench.examine())
+
+
+def test_machines_boot_the_kernel_kept_beside_the_golden_image(bench: Bench) -> None:
+    kernel = direct_boot.newest_kernel(Paths.of())
+    for vmid in range(9101, 9106):
+        pid = api(bench).nodes("pve").qemu(vmid).status.current.get()["pid"]
+        words = process.command(int(pid))
+        assert words[words.index("-kernel") + 1] == str(kernel)
 
 
 SLOW = """

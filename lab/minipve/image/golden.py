@@ -1,8 +1,9 @@
 """The golden image: the bootable disk and the container template that guests are created from.
 
 Both come from one root file system (debian.py): the disk through bootable_disk.py and qemu-img, the
-template through container_template.py. They are named by the hash of their recipe, so a changed recipe
-gives a new image. The build runs as root, or as an ordinary user with user namespaces.
+template through container_template.py. The disk's kernel is kept beside it (direct_boot.py). All are in a
+folder named by the hash of their recipe, so a changed recipe gives a new image. The build runs as root, or as
+an ordinary user with user namespaces.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ STEPS = Steps(wheels=4, debian=30, template=4, file_system=4, kernel=1, convert=
 
 
 def recipe_hash(requirements: Path | None) -> str:
-    """Return the hash of what determines the image: Debian release, source files, disk and template format.
+    """Return the hash of what determines the image: Debian release, source files, formats of what is kept.
 
     Raises:
         UserError: the requirements file cannot be read.
@@ -35,6 +36,7 @@ def recipe_hash(requirements: Path | None) -> str:
         *debian.source_files(requirements),
         Path(bootable_disk.__file__),
         Path(container_template.__file__),
+        Path(direct_boot.__file__),
     ]:
         digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
     return digest.hexdigest()
@@ -44,12 +46,6 @@ def image_path(paths: Paths) -> Path:
     """The path of the current recipe's image, whether it exists or not."""
     recipe = recipe_hash(paths.requirements)
     return paths.images / recipe / f"debian-{recipe[:12]}.qcow2"
-
-
-def newest_image(paths: Paths) -> Path | None:
-    """The golden image that was built last, of any recipe; None if there is none."""
-    images = paths.images.glob("*/debian-*.qcow2")
-    return max(images, key=lambda file: file.stat().st_mtime, default=None)
 
 
 def template_path(paths: Paths) -> Path:
@@ -100,8 +96,8 @@ def _build(paths: Paths, image: Path, progress: Progress) -> None:
         with step("file_system", "writing the file system"):
             raw = scratch / "disk.raw"
             bootable_disk.write(rootfs, raw)
-        with step("kernel", "extracting the kernel"), direct_boot.cache_in_use(paths):
-            direct_boot.extract(raw, paths)
+        with step("kernel", "extracting the kernel"):
+            direct_boot.keep(raw, draft.parent)
         with step("convert", "writing the image"):
             process.run(["qemu-img", "convert", "-W", "-O", "qcow2", raw, draft], timeout_s=600)
         draft.parent.rename(image.parent)

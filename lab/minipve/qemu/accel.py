@@ -18,7 +18,7 @@ from pathlib import Path
 
 from minipve import process
 from minipve.atomic import write_atomic
-from minipve.image import direct_boot, golden
+from minipve.image import direct_boot
 from minipve.paths import Paths
 
 DEVICE = Path("/dev/kvm")
@@ -62,10 +62,8 @@ def _cached(file: Path) -> dict[str, str]:
 
 def _probe(paths: Paths) -> Accel | None:
     """Boot the newest golden image's kernel (never an uploaded one); None if there is no golden image."""
-    image = golden.newest_image(paths)
-    with direct_boot.cache_in_use(paths):
-        boot = direct_boot.extract(image, paths) if image else None
-        return _try_boot(boot.kernel) if boot else None
+    kernel = direct_boot.newest_kernel(paths)
+    return _try_boot(kernel) if kernel else None
 
 
 def _opening_problem() -> str | None:

@@ -49,8 +49,7 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
             _check(config)
             for index, nic in nics.of_config(config).items():
                 plug(vmid, index, nic, log)
-            with direct_boot.cache_in_use(paths):
-                _launch(vmid, qemu_argv(vmid, config, paths, accelerator), paths, log)
+            _launch(vmid, qemu_argv(vmid, config, paths, accelerator), paths, log)
             for index, nic in nics.of_config(config).items():
                 if nic.link_down:
                     qmp.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
@@ -103,7 +102,7 @@ def _boot(config: Config, paths: Paths) -> Boot | None:
     """Return the kernel to boot directly. None if the first disk has a boot loader, or there is no disk."""
     disks = {slot: drive for slot, drive in drives.of(config) if not drives.is_cdrom(drive)}
     first = next((slot for slot in command_line.boot_order(config) if slot in disks), next(iter(disks), None))
-    return None if first is None else direct_boot.extract(_volume(disks[first]["file"], paths), paths)
+    return None if first is None else direct_boot.of_disk(_volume(disks[first]["file"], paths), paths)
 
 
 def _locate(vmid: int, drive: drives.Drive, paths: Paths) -> Path | None:

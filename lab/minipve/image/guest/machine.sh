@@ -3,9 +3,11 @@
 set -eu
 kernel=$(ls /lib/modules)
 
-# For minipve, which boots the kernel directly: the unpacked kernel, an initramfs of busybox and drivers, and the
-# boot loader entry that names both.
-python3 vmlinux.py "/boot/vmlinuz-$kernel" "/boot/vmlinux-$kernel"
+# For minipve, which boots the kernel directly (direct_boot.py): the unpacked kernel, an initramfs of busybox and drivers,
+# and the command line.
+mkdir -p /boot/direct
+python3 vmlinux.py "/boot/vmlinuz-$kernel" /boot/direct/kernel
+xargs <cmdline.txt >/boot/direct/cmdline
 mkdir -p initramfs/bin initramfs/dev initramfs/proc initramfs/sys initramfs/run initramfs/root
 cp /bin/busybox nocloud initramfs/bin/
 cp init initramfs/init
@@ -14,15 +16,7 @@ xargs modprobe --show-depends --all --set-version "$kernel" <modules.txt | awk '
 cp "/lib/modules/$kernel/modules.builtin" "/lib/modules/$kernel/modules.order" "initramfs/lib/modules/$kernel/"
 python3 unsign.py initramfs
 depmod --basedir "$PWD/initramfs" "$kernel"
-(cd initramfs && find . | busybox cpio --quiet -o -H newc) >/boot/initrd-lab.img
-mkdir -p /boot/loader/entries
-{
-    echo "title Debian for the lab"
-    echo "version $kernel"
-    echo "linux /boot/vmlinux-$kernel"
-    echo "initrd /boot/initrd-lab.img"
-    echo "options $(xargs <cmdline.txt)"
-} >/boot/loader/entries/lab.conf
+(cd initramfs && find . | busybox cpio --quiet -o -H newc) >/boot/direct/initrd
 
 # For other Proxmox VE nodes: GRUB in one file, which bootable_disk.py enters in the boot sector. The GRUB package is
 # not needed any more then.

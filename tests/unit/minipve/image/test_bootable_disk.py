@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from minipve import process
-from minipve.image import bootable_disk, ext4, nbd
+from minipve.image import bootable_disk
 from minipve.process import MachineError
 
 needs_mke2fs = pytest.mark.skipif(
@@ -54,10 +54,6 @@ def test_boot_sector_loads_the_whole_boot_loader(tmp_path: Path, monkeypatch: py
     whole = b"".join(part for _, part in loaded(disk))
     assert whole[:LIST_START] == core[:LIST_START]
     assert whole[512 : len(core)] == core[512:]
-    with nbd.open_image(raw, "raw") as read:
-        system = ext4.open_disk(read)
-        assert system is not None, "direct boot still finds the file system"
-        assert b"".join(system.content(system.file("/boot/grub/core.img")))[512:] == core[512:]
     process.run(["e2fsck", "-fn", raw])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -29,18 +28,6 @@ def test_image_without_requirements_has_its_own_recipe(tmp_path: Path) -> None:
     plain = Paths(tmp_path / "state", tmp_path / "cache")
     assert golden.image_path(plain) != golden.image_path(Paths(plain.state, plain.cache, pins))
     assert wheels.fetch(plain) is None
-
-
-def test_newest_image_is_the_one_built_last(tmp_path: Path) -> None:
-    """The KVM probe boots its kernel, so the name must be that of images that we build."""
-    paths = Paths(tmp_path / "state", tmp_path / "cache")
-    assert golden.newest_image(paths) is None
-    current = golden.image_path(paths)
-    for file, built_s in ((current, 2000), (paths.images / "another" / "debian-0123.qcow2", 1000)):
-        file.parent.mkdir(parents=True)
-        file.touch()
-        os.utime(file, (built_s, built_s))
-    assert golden.newest_image(paths) == current
 
 
 def test_missing_requirements_file_is_an_error(tmp_path: Path) -> None:

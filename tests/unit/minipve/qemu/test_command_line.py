@@ -39,7 +39,7 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def line(paths: Paths, monkeypatch: pytest.MonkeyPatch, accel: Accel = TCG, boot: Boot | None = None) -> str:
-    monkeypatch.setattr(power.direct_boot, "extract", lambda _image, _paths: boot)
+    monkeypatch.setattr(power.direct_boot, "of_disk", lambda _image, _paths: boot)
     monkeypatch.setattr(power, "vhost_works", lambda: False)
     monkeypatch.setattr(power.sandbox, "words", lambda: ("-sandbox", sandbox.FILTER))
     return " ".join(power.qemu_argv(9103, CONFIG, paths, accel))
