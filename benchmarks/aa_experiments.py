@@ -33,7 +33,7 @@ from pathlib import Path
 
 import yaml
 from dasklab.console.trials.exit_status import ExitStatus
-from dasklab.machines.inventory import DEFAULT
+from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.model.files import Campaign, Result
 from dasklab.paths import SHARE as ROOT
 from dasklab.results import load

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from dasklab.machines.inventory import DEFAULT
+from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
 from minipve import launch, process
 from minipve.lxc import cgroups

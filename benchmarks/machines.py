@@ -22,14 +22,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from dasklab.machines import topology
-from dasklab.machines.change import Change, Step
-from dasklab.machines.endpoint import Endpoint
-from dasklab.machines.inventory import DEFAULT, Inventory
-from dasklab.machines.observe import observe
-from dasklab.machines.observed import Observed, ObservedNode
-from dasklab.machines.plan import plan
-from dasklab.machines.proxmox import Pve
+from dasklab.machines.endpoint.change import Change, Step
+from dasklab.machines.endpoint.observe import observe
+from dasklab.machines.endpoint.observed import Observed, ObservedNode
+from dasklab.machines.endpoint.proxmox import Pve
+from dasklab.machines.inventory import topology
+from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
+from dasklab.machines.inventory.endpoint import Endpoint
+from dasklab.machines.plan.lab_plan import plan
 from dasklab.paths import SHARE as ROOT
 from minipve import process
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ansible.errors import AnsibleError
-from dasklab.machines.groups import missing_group
+from dasklab.machines.inventory.groups import missing_group
 
 
 def require_lab(hosts: str, groups: dict[str, list[str]]) -> str:

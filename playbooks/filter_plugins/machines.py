@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.utils.display import Display
-from dasklab.machines.addressing import Variables, ignored_models, machine, machines
-from dasklab.machines.images import resolved
+from dasklab.machines.inventory.addressing import Variables, ignored_models, machine, machines
+from dasklab.machines.plan.images import resolved
 from jinja2 import pass_context
 from jinja2.runtime import Context
 

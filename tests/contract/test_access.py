@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from dasklab.machines import privileges
+from dasklab.machines.endpoint import privileges
 from minipve.access.accounts import Access
 from minipve.access.tickets import LIFETIME_S, Tickets
 from proxmoxer import ProxmoxAPI

@@ -78,7 +78,7 @@ def test_community_proxmox_creates_and_lists_a_vm(endpoint: Endpoint, vmid: int,
     assert made["changed"]
     assert made["mac"]["net0"] in endpoint.vm(vmid).config.get()["net0"]
     assert not _module(endpoint, "proxmox_kvm", state="present", **options)["changed"]
-    inventory = tmp_path / "dasklab.machines.proxmox.yml"
+    inventory = tmp_path / "dasklab.machines.endpoint.proxmox.yml"
     settings = {
         "plugin": "community.proxmox.proxmox",
         "url": f"https://{endpoint.host}:{endpoint.port}",

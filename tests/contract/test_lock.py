@@ -26,7 +26,7 @@ from dasklab.running.watchdog import MITOGEN, Watchdog
 DRIVER = """
 import sys
 from pathlib import Path
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.running import playbook
 from dasklab.running.lock import lock_lab, lock_files
 lab = Inventory(Path(sys.argv[1]))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from dasklab.console.lab.locking import locked
-from dasklab.machines import lab_note
-from dasklab.machines.endpoint import Endpoint as Client
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.proxmox import Pve
+from dasklab.machines.endpoint import lab_note
+from dasklab.machines.endpoint.proxmox import Pve
+from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.endpoint import Endpoint as Client
 from dasklab.paths import INVENTORIES
 from dasklab.running import lock_note
 from dasklab.running.lock_note import LabInUseError, NoteLock, held

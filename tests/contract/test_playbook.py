@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from dasklab.machines.inventory import DEFAULT, Inventory
+from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.paths import PLAYBOOKS
 from dasklab.paths import SHARE as ROOT
 from dasklab.running.playbook import command

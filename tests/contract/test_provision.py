@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.machines import provision as module
-from dasklab.machines.change import Change
-from dasklab.machines.endpoint import Endpoint as Client
-from dasklab.machines.privileges import ROLES, needed
-from dasklab.machines.provision import Request, provision
-from dasklab.machines.proxmox import Pve
-from dasklab.machines.topology import Lab
+from dasklab.machines.endpoint.change import Change
+from dasklab.machines.endpoint.privileges import ROLES, needed
+from dasklab.machines.endpoint.proxmox import Pve
+from dasklab.machines.inventory.endpoint import Endpoint as Client
+from dasklab.machines.inventory.topology import Lab
+from dasklab.machines.plan import provision as module
+from dasklab.machines.plan.provision import Request, provision
 
 from tests.contract.conftest import POOL
 from tests.contract.endpoint import Endpoint

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.machines import preflight
-from dasklab.machines import provision as module
-from dasklab.machines.preflight import Requirements
-from dasklab.machines.provision import ProvisionResult, Request, provision
-from dasklab.machines.topology import Lab
+from dasklab.machines.endpoint import preflight
+from dasklab.machines.endpoint.preflight import Requirements
+from dasklab.machines.inventory.topology import Lab
+from dasklab.machines.plan import provision as module
+from dasklab.machines.plan.provision import ProvisionResult, Request, provision
 
 from tests.contract.conftest import POOL, minipve
 from tests.contract.endpoint import Endpoint

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dasklab.machines.inventory import DEFAULT
+from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.paths import PLAYBOOKS
 from dasklab.paths import SHARE as ROOT
 

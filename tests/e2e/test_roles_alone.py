@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.paths import ROLES
 from minipve.image import wheels
 from minipve.network import namespace

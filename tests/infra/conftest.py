@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 
 import pytest
 import testinfra
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.topology import Guest
+from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.topology import Guest
 from dasklab.model.strict import validate
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # testinfra starts ansible by name

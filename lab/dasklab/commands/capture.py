@@ -16,9 +16,10 @@ from dasklab.console.lab.guest_program import call, failure
 from dasklab.console.options import inventory_option
 from dasklab.console.path_types import OutputFile
 from dasklab.console.quantity import TIME_TO_LIVE
-from dasklab.machines import presence, ssh
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.variables import open_lab
+from dasklab.machines import ssh
+from dasklab.machines.endpoint import presence
+from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.variables import open_lab
 
 STDOUT = "-"
 TIME_IS_UP = 124  # exit status of timeout

@@ -15,9 +15,10 @@ import click
 from dasklab.console.lab.guest_program import SSH_FAILED, failure
 from dasklab.console.options import inventory_option
 from dasklab.errors import LabError
-from dasklab.machines import presence, ssh
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.variables import open_lab
+from dasklab.machines import ssh
+from dasklab.machines.endpoint import presence
+from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.variables import open_lab
 
 DASHBOARD_PORT = 8787  # Dask's default
 PLOTS, TABLES = "/status", "/info/main/workers.html"  # the first needs bokeh on the scheduler

@@ -12,14 +12,15 @@ import click
 
 from dasklab.console.options import inventory_option
 from dasklab.errors import LabError
-from dasklab.machines import local_host, presence
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.variables import open_lab
+from dasklab.machines import local_host
+from dasklab.machines.endpoint import presence
+from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.variables import open_lab
 from dasklab.paths import cache, results
 from dasklab.terminal import counted
 
 if TYPE_CHECKING:
-    from dasklab.machines.preflight import Finding
+    from dasklab.machines.endpoint.preflight import Finding
 
 INDENT = " " * 6
 
@@ -57,7 +58,7 @@ def doctor(as_json: bool, inventory: Path) -> None:
 
 def _local_findings(checked: local_host.HostCheck | None, is_up: bool) -> Iterator[Finding]:
     """Yield what the check of this machine found, for a lab with a local endpoint."""
-    from dasklab.machines.preflight import Finding
+    from dasklab.machines.endpoint.preflight import Finding
 
     if checked is None:
         return

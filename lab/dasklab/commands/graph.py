@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from dasklab.console.options import inventory_option
-from dasklab.machines.drawing import FORMATS, topology_of
-from dasklab.machines.variables import open_lab
+from dasklab.machines.inventory.drawing import FORMATS, topology_of
+from dasklab.machines.inventory.variables import open_lab
 
 
 @click.command()

@@ -24,7 +24,7 @@ def init(folder: Path, kind: str | None) -> None:
     cd mylab
     dasklab up
     """
-    from dasklab.machines import new_lab
+    from dasklab.machines.inventory import new_lab
 
     inventory = new_lab.create(folder, kind or "machines")
     click.echo(f"Wrote {inventory} and {folder / 'ansible.cfg'}.")

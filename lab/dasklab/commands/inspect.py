@@ -10,9 +10,9 @@ import click
 
 from dasklab.console.options import inventory_option
 from dasklab.machines import ssh
-from dasklab.machines.groups import REQUIRED
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.variables import open_lab
+from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.groups import REQUIRED
+from dasklab.machines.inventory.variables import open_lab
 from dasklab.model.nic import LAB_SLOT
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from dasklab.console.options import inventory_option
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.packages import PINS
 
 

@@ -10,7 +10,7 @@ from dasklab.console.lab.dry_run import plan_options, print_plan
 from dasklab.console.lab.playbooks import answer
 from dasklab.console.options import inventory_option
 from dasklab.machines import local_host
-from dasklab.machines.variables import open_lab
+from dasklab.machines.inventory.variables import open_lab
 
 
 @click.command()

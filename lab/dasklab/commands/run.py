@@ -199,7 +199,7 @@ def _resume(
 ) -> Path | None:
     from dasklab.console.lab.target import open_running
     from dasklab.console.trials import progress, simulated
-    from dasklab.machines.variables import open_lab
+    from dasklab.machines.inventory.variables import open_lab
     from dasklab.results.storage import store
     from dasklab.running import driver, more_blocks
     from dasklab.running.setup import setup_of
@@ -238,7 +238,7 @@ def _measure(
 ) -> Path | None:
     from dasklab.console.lab.target import open_running
     from dasklab.console.trials import progress
-    from dasklab.machines.variables import open_lab
+    from dasklab.machines.inventory.variables import open_lab
     from dasklab.running import capabilities
 
     if dry_run:

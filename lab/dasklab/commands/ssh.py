@@ -10,9 +10,9 @@ import click
 
 from dasklab.console.completion import complete_hosts
 from dasklab.console.options import inventory_option
-from dasklab.machines import presence
+from dasklab.machines.endpoint import presence
+from dasklab.machines.inventory.variables import open_lab
 from dasklab.machines.ssh import command as ssh_command
-from dasklab.machines.variables import open_lab
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

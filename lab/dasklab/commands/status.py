@@ -8,8 +8,8 @@ import click
 
 from dasklab.console.lab.playbooks import answer, play
 from dasklab.console.options import inventory_option
-from dasklab.machines import presence
-from dasklab.machines.variables import open_lab
+from dasklab.machines.endpoint import presence
+from dasklab.machines.inventory.variables import open_lab
 
 
 @click.command()

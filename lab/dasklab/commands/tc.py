@@ -15,8 +15,8 @@ from dasklab.console.lab.locking import locked
 from dasklab.console.lab.target import open_target
 from dasklab.console.options import inventory_option
 from dasklab.console.quantity import TIME_TO_LIVE, amount_of
-from dasklab.machines import presence
-from dasklab.machines.variables import open_lab
+from dasklab.machines.endpoint import presence
+from dasklab.machines.inventory.variables import open_lab
 from dasklab.model.impairments import DIRECTIONS, IMPAIRMENTS
 from dasklab.terminal import duration
 

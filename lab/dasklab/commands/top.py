@@ -16,9 +16,9 @@ from dasklab.console.lab import guest_program
 from dasklab.console.options import inventory_option
 from dasklab.console.quantity import TIME_TO_LIVE
 from dasklab.errors import LabError
-from dasklab.machines import presence
+from dasklab.machines.endpoint import presence
+from dasklab.machines.inventory.variables import open_lab
 from dasklab.machines.live import Rates, Watched, watch
-from dasklab.machines.variables import open_lab
 from dasklab.model.number_format import format_quantity
 from dasklab.terminal import console, make_table
 

@@ -12,10 +12,11 @@ from dasklab.console.lab.locking import locked
 from dasklab.console.lab.playbooks import play, run_endpoint_program
 from dasklab.console.lab.target import announce
 from dasklab.console.options import inventory_option, new_results_option
-from dasklab.machines import local_host, presence
-from dasklab.machines.guest_choice import choose_guests
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.variables import open_lab
+from dasklab.machines import local_host
+from dasklab.machines.endpoint import presence
+from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.guest_choice import choose_guests
+from dasklab.machines.inventory.variables import open_lab
 from dasklab.model.nic import MODELS, GuestKind
 
 

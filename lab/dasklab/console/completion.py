@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from dasklab.errors import LabError
-from dasklab.machines.inventory import Inventory, default_inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory, default_inventory
 from dasklab.paths import EXPERIMENTS
 
 

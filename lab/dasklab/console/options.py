@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from dasklab.console.path_types import OutputFolder, UserPath
-from dasklab.machines.inventory import default_inventory
+from dasklab.machines.inventory.ansible_inventory import default_inventory
 from dasklab.paths import results
 
 INVENTORY = "-i", "--inventory"

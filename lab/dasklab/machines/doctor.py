@@ -7,10 +7,12 @@ import subprocess
 from collections.abc import Iterable, Iterator
 
 from dasklab.errors import LabError
-from dasklab.machines import containers, images, preflight, ssh
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.preflight import Finding, Requirements
-from dasklab.machines.topology import Archive, Guest, Image
+from dasklab.machines import ssh
+from dasklab.machines.endpoint import preflight
+from dasklab.machines.endpoint.preflight import Finding, Requirements
+from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.topology import Archive, Guest, Image
+from dasklab.machines.plan import containers, images
 from dasklab.model.nic import GuestKind
 from dasklab.model.strict import validate
 

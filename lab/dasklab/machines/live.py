@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dasklab.machines import ssh
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 
 Sample = Mapping[str, Any]
 """What the guest program's step ``host.watch`` prints."""

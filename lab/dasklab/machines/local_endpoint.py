@@ -21,11 +21,11 @@ import click
 
 from dasklab import atomic
 from dasklab.errors import LabError
-from dasklab.machines import privileges
-from dasklab.machines.endpoint import Endpoint
-from dasklab.machines.privileges import Need
-from dasklab.machines.proxmox import Pve
-from dasklab.machines.state_folder import ACCOUNT, read_account, refuse_foreign
+from dasklab.machines.endpoint import privileges
+from dasklab.machines.endpoint.privileges import Need
+from dasklab.machines.endpoint.proxmox import Pve
+from dasklab.machines.inventory.endpoint import Endpoint
+from dasklab.machines.inventory.state_folder import ACCOUNT, read_account, refuse_foreign
 from dasklab.model.packages import PINS
 from dasklab.terminal import one_line_errors
 

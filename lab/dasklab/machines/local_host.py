@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ValidationError
 
 from dasklab.errors import LabError
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.nic import GuestKind
 
 

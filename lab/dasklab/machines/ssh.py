@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 
 
 def command(inventory: Inventory, host: str, *options: str) -> list[str]:

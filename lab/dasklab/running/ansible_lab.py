@@ -13,8 +13,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from dasklab.errors import LabError
-from dasklab.machines import presence
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.endpoint import presence
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.files import Failed
 from dasklab.model.order import Orders
 from dasklab.model.trial import Trial

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dasklab.errors import LabError
 from dasklab.machines import local_host
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model import experiment
 from dasklab.model.experiment import Experiment
 from dasklab.model.impairments import kernel_features

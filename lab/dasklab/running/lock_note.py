@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.errors import LabError
-from dasklab.machines import lab_note
-from dasklab.machines.api_errors import CallError
-from dasklab.machines.change import Change
-from dasklab.machines.guest_kinds import BY_API
-from dasklab.machines.lab_note import LabNote
-from dasklab.machines.proxmox import Pve
+from dasklab.machines.endpoint import lab_note
+from dasklab.machines.endpoint.api_errors import CallError
+from dasklab.machines.endpoint.change import Change
+from dasklab.machines.endpoint.guest_kinds import BY_PATH
+from dasklab.machines.endpoint.lab_note import LabNote
+from dasklab.machines.endpoint.proxmox import Pve
 from dasklab.running.lock import command_line
 
 LEASE_S = 300.0
@@ -120,7 +120,7 @@ class NoteLock:
 
     def _guests(self) -> list[_Guest]:
         """Return the lab's guests, by VMID."""
-        lists = [(node, api) for node in sorted({node for node, _ in self._places}) for api in BY_API]
+        lists = [(node, api) for node in sorted({node for node, _ in self._places}) for api in BY_PATH]
         answers = self._pve.map(lambda where: self._pve.api.nodes(where[0])(where[1]).get(), lists)
         guests = sorted(
             (int(row["vmid"]), f"/nodes/{node}/{api}/{row['vmid']}/config")

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.errors import LabError
-from dasklab.machines.endpoint import Endpoint
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.proxmox import Pve
+from dasklab.machines.endpoint.proxmox import Pve
+from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.endpoint import Endpoint
 from dasklab.terminal import duration
 
 PATIENCE_S, RUN_PATIENCE_S = 120.0, 900.0  # before one trial, and in a whole run

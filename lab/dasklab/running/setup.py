@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.nic import LAB_SLOT, GuestKind, NicSettings
 from dasklab.model.order import LabHost
 from dasklab.model.strict import validate

@@ -10,7 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from dasklab.errors import LabError
-from dasklab.machines.provision import Request, provision, provision_fresh
+from dasklab.machines.plan.provision import Request, provision, provision_fresh
 from dasklab.model.strict import plain
 
 SPEC = {

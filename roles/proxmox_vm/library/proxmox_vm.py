@@ -19,7 +19,7 @@ options:
     type: str
     required: true
   lab:
-    description: The wanted lab, as C(dasklab.machines.topology.Lab).
+    description: The wanted lab, as C(dasklab.machines.inventory.topology.Lab).
     type: dict
     required: true
   guests:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from dasklab.machines import new_lab
+from dasklab.machines.inventory import new_lab
 
 OK = {"findings": [], "packages": [], "usable": True, "kernel_lacks": []}
 NO_NETEM = {**OK, "kernel_lacks": ["netem"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dasklab.machines.topology import Lab
+from dasklab.machines.inventory.topology import Lab
 
 
 def vm(name: str, vmid: int) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from dasklab.cli import COMMANDS, main
 from dasklab.commands import up
 from dasklab.console.json_documents import CheckedLab
 from dasklab.console.lab import playbooks
-from dasklab.machines import local_host, presence
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.proxmox import Resource
+from dasklab.machines import local_host
+from dasklab.machines.endpoint import presence
+from dasklab.machines.endpoint.proxmox import Resource
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model import experiment
 from dasklab.paths import SHARE as ROOT
 from dasklab.replaced import REPLACED

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from dasklab.console.lab.playbooks import play
-from dasklab.machines import presence
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.endpoint import presence
+from dasklab.machines.inventory.ansible_inventory import Inventory
 
 
 def print_plan(lab: Inventory) -> None:

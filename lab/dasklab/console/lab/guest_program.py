@@ -9,7 +9,7 @@ from typing import Any
 
 from dasklab.errors import LabError
 from dasklab.machines import ssh
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.running.orders import PROGRAMS
 
 PROGRAM = f"{PROGRAMS}/dasklab-guest"

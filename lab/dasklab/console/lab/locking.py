@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.running.lock import is_inherited, lock_files, lock_lab
 
 if TYPE_CHECKING:
-    from dasklab.machines.lab_note import LabNote
+    from dasklab.machines.endpoint.lab_note import LabNote
 
 
 @contextmanager
@@ -48,8 +48,8 @@ def _held_note(lab: Inventory, files: Iterable[Path]) -> AbstractContextManager[
     is_local = lab.has(host, "endpoint_start") or not lab.has(host, "proxmox")
     if is_local or is_inherited(files):
         return nullcontext()
-    from dasklab.machines.endpoint import Endpoint
-    from dasklab.machines.proxmox import Pve
+    from dasklab.machines.endpoint.proxmox import Pve
+    from dasklab.machines.inventory.endpoint import Endpoint
     from dasklab.running.lock_note import NoteLock, held
 
     guests = [lab.value(name, "guest") for name in lab.hosts()]

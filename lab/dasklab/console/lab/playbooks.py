@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from dasklab.errors import LabError
 from dasklab.machines import ssh
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.running import playbook
 
 UNREACHABLE = 4  # exit status of ansible-playbook when a machine does not answer

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from dasklab.machines.inventory import Inventory
-from dasklab.machines.presence import endpoint_name, require_machines
-from dasklab.machines.variables import open_lab
+from dasklab.machines.endpoint.presence import endpoint_name, require_machines
+from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.variables import open_lab
 
 
 def announce(lab: Inventory) -> None:

@@ -12,7 +12,7 @@ from dasklab import atomic
 from dasklab.console.lab.locking import locked
 from dasklab.console.trials.progress import execute
 from dasklab.errors import LabError
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model import experiment
 from dasklab.model.files import Campaign, Result
 from dasklab.model.number_format import format_number

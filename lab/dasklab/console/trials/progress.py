@@ -18,7 +18,7 @@ from dasklab.console.tables import show_run
 from dasklab.console.trials.exit_status import ExitStatus
 from dasklab.console.trials.outcome import exit_status, explain_failures
 from dasklab.errors import LabError
-from dasklab.machines.inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Result
 from dasklab.model.metric import METRICS

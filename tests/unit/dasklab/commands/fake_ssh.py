@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from dasklab.console.lab import guest_program
-from dasklab.machines.inventory import DEFAULT
+from dasklab.machines.inventory.ansible_inventory import DEFAULT
 
 INVENTORY = DEFAULT.parent / "examples" / "existing" / "hosts.yml"
 SSH = """#!/bin/sh

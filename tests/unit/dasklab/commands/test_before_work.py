@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from dasklab.cli import main
 from dasklab.commands import up
 from dasklab.console.lab import target
-from dasklab.machines import presence
+from dasklab.machines.endpoint import presence
 from dasklab.running import driver, playbook
 
 from tests.unit.dasklab import checked_lab

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.console.json_documents import OUTPUTS, IntervalOutput, schema
-from dasklab.machines.inventory import DEFAULT
+from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
 from dasklab.results.statistics.interval import Interval
 from pydantic import TypeAdapter

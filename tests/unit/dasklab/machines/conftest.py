@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dasklab.machines import proxmox
+from dasklab.machines.endpoint import proxmox
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from dasklab.machines.endpoint import Endpoint
+from dasklab.machines.inventory.endpoint import Endpoint
 from minipve import tls
 
 HANG_UP = "hang up"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from dasklab.machines import doctor
-from dasklab.machines.inventory import DEFAULT, Inventory
-from dasklab.machines.preflight import Finding
+from dasklab.machines.endpoint.preflight import Finding
+from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 
 EXAMPLES = DEFAULT.parent / "examples"
 

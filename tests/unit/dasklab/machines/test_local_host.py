@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dasklab.errors import LabError
 from dasklab.machines import local_host
-from dasklab.machines.inventory import DEFAULT, Inventory
+from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 
 from tests.unit.dasklab import checked_lab
 from tests.unit.dasklab.checked_lab import NO_NETEM, NO_ROOT, OK

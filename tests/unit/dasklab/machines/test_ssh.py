@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from dasklab.machines import ssh
-from dasklab.machines.inventory import DEFAULT, Inventory
+from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.paths import SHARE as ROOT
 
 EXAMPLES = DEFAULT.parent / "examples"

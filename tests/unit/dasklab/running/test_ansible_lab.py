@@ -13,8 +13,8 @@ from dasklab.cli import main
 from dasklab.commands import up
 from dasklab.console.lab import target
 from dasklab.errors import LabError
-from dasklab.machines import proxmox
-from dasklab.machines.inventory import DEFAULT, Inventory
+from dasklab.machines.endpoint import proxmox
+from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Failed
 from dasklab.model.trial import Trial

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dasklab.machines.inventory import DEFAULT, Inventory
+from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.running.watchdog import IDLE_S, Watchdog
 
 from tests.waiting import until

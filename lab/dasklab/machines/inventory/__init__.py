@@ -1,0 +1,1 @@
+"""The lab as its inventory describes it: hosts, addresses, settings, the endpoint."""
