@@ -29,7 +29,7 @@ from dasklab.errors import LabError
 from dasklab.model.files import Outcome, Result
 from dasklab.model.number_format import format_number
 from dasklab.model.settings import Workload
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.plotting import MORE, STYLE, mark, save
 from dasklab.predict import farm, prediction
 from dasklab.predict.calibrate import calibrate
@@ -114,7 +114,7 @@ def racks(cell: ScaleCell) -> list[dict[str, float]]:
     return [{"workers": first}, remote]
 
 
-def scale_scenario(cell: ScaleCell, trial: Trial, calibration: Calibration) -> Scenario:
+def scale_scenario(cell: ScaleCell, trial: RequestedTrial, calibration: Calibration) -> Scenario:
     """Return a scenario with the trial's costs and the cell's work and network; each thread has a core."""
     changes = {
         "workers": cell.workers,
@@ -179,7 +179,7 @@ class Point:
         return f"| {' | '.join(values)} |"
 
 
-def simulate(folder: Path, cell: ScaleCell, trial: Trial, calibration: Calibration) -> Point:
+def simulate(folder: Path, cell: ScaleCell, trial: RequestedTrial, calibration: Calibration) -> Point:
     """Simulate a cell and store its outcome, completely or not at all."""
     path = folder / cell.file
     outcome = farm.simulate(scale_scenario(cell, trial, calibration))
@@ -237,7 +237,7 @@ class Comparison:
 def compare(run: Path, seeds: int) -> list[Comparison]:
     """Predict a run's valid trials with Dask's own scheduler from the one with the fewest workers."""
     valid = [folder for folder in store.finished(run) if store.need(Result, folder).status == "ok"]
-    trials = {folder: store.need(Trial, folder) for folder in valid}
+    trials = {folder: store.need(RequestedTrial, folder) for folder in valid}
     folders = [
         folder
         for folder, trial in trials.items()
@@ -320,7 +320,9 @@ def _shade_extrapolated(axes: Axes, measured_to: int) -> None:
     axes.text(measured_to * 1.15, 0.02, "extrapolated", transform=axes.get_xaxis_transform(), fontsize=8)
 
 
-def report(points: list[Point], comparisons: list[Comparison], trial: Trial, measured_to: int) -> str:
+def report(
+    points: list[Point], comparisons: list[Comparison], trial: RequestedTrial, measured_to: int
+) -> str:
     """Return the tables as Markdown."""
     assumed = "; ".join(f"{NAMES[name]} {words}" for name, (_, _, words) in ASSUMED.items())
     lines = [HEAD, "|---" * 10 + "|", *(point.row() for point in points), ""]
@@ -359,7 +361,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help=f"write table and picture to {DOCUMENT.name}")
     args = parser.parse_args()
     args.cells.mkdir(parents=True, exist_ok=True)
-    trial, calibration = store.need(Trial, args.fit), calibrate(args.fit)
+    trial, calibration = store.need(RequestedTrial, args.fit), calibrate(args.fit)
 
     def simulate_missing(cell: ScaleCell) -> None:
         if not (args.cells / cell.file).exists():

@@ -42,7 +42,7 @@ from dasklab.console.options import SEEDS
 from dasklab.errors import LabError
 from dasklab.model.files import Campaign, Result, Timings
 from dasklab.model.nic import BYTES_PER_MBIT
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.predict import prediction, sensitivity
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration
@@ -69,7 +69,7 @@ class CalibratedTrials:
         wire_s: time that the critical path of a run spent on the wire.
     """
 
-    trial: Trial
+    trial: RequestedTrial
     calibrations: tuple[Calibration, ...]
     makespan_s: float
     compute_s: float
@@ -87,7 +87,7 @@ class CalibratedTrials:
             for explanation in explanations
         ]
         return cls(
-            store.need(Trial, directories[0]),
+            store.need(RequestedTrial, directories[0]),
             tuple(calibrate(directory) for directory in directories),
             mean(explanation.summary.makespan_s for explanation in explanations),
             computed_s / threads,
@@ -97,7 +97,7 @@ class CalibratedTrials:
 
     def without(self, directory: Path) -> CalibratedTrials:
         """Leave out the calibration of one trial."""
-        name = store.need(Trial, directory).trial
+        name = store.need(RequestedTrial, directory).trial
         others = tuple(calibration for calibration in self.calibrations if calibration.trial != name)
         return replace(self, calibrations=others)
 
@@ -150,7 +150,7 @@ class PredictedCell:
 
 def predict_cell(name: str, directories: list[Path], fit: CalibratedTrials, seeds: int) -> PredictedCell:
     """Predict trials of one setting and compare."""
-    trial, measured = store.need(Trial, directories[0]), prediction.measured(directories)
+    trial, measured = store.need(RequestedTrial, directories[0]), prediction.measured(directories)
     predicted, _ = prediction.predict(trial.cell, trial, fit.calibrations, {}, range(seeds))
     changed = scenario(trial, fit.calibrations[0], seed=0)
     runs = np.concatenate([durations_s(directory) for directory in directories])
@@ -190,7 +190,7 @@ def by_setting(paths: list[Path]) -> Iterator[list[Path]]:
     for folder in folders:
         result = store.read(Result, folder)
         if (result is None or result.status == "ok") and (folder / Timings.FILE).exists():
-            equal.setdefault(json.dumps(settings(store.need(Trial, folder))), []).append(folder)
+            equal.setdefault(json.dumps(settings(store.need(RequestedTrial, folder))), []).append(folder)
     yield from equal.values()
 
 
@@ -279,7 +279,7 @@ def predict_cells(fit: list[Path], paths: list[Path], seeds: int, own: bool) -> 
     """Yield the predicted cells; for a cell that cannot be predicted, its row of the table."""
     origins, fits = fit_workloads(fit)
     for folders in to_predict(origins, paths, own):
-        trial = store.need(Trial, folders[0])
+        trial = store.need(RequestedTrial, folders[0])
         try:
             fitted = fits.get(key(trial.workload), LabError("no fit of its workload"))
             if isinstance(fitted, LabError):

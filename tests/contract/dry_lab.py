@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 from dasklab.model.order import LabHost, Orders
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.paths import SHARE as ROOT
 from dasklab.results.storage import store
 from dasklab.running.orders import orders
@@ -183,7 +183,7 @@ class DryLab:
         """The trial's folder."""
         return self.folder / "results"
 
-    def request(self, trial: Trial) -> None:
+    def request(self, trial: RequestedTrial) -> None:
         """Write a trial and its orders."""
         (self.trial / "collected").mkdir(parents=True, exist_ok=True)
         store.write(self.trial, trial)

@@ -158,7 +158,7 @@ def test_loops_and_machines_are_told(frames: records.Frames) -> None:
 
 def test_the_account_adds_up(explained: Explained) -> None:
     summary: Summary = explained.summary
-    assert summary.runs == 2
+    assert summary.repeats == 2
     assert summary.threads == 2
     for cells in (summary.breakdown, summary.path, summary.bottlenecks):
         assert sum(cells.values()) == pytest.approx(summary.makespan_s, rel=1e-3)

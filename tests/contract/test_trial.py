@@ -13,7 +13,7 @@ import yaml
 from dasklab.model import experiment
 from dasklab.model.files import Failed
 from dasklab.model.nic import NicSettings
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.storage import store
 from dasklab.running import collect
 from dasklab.running.trials import plan
@@ -36,7 +36,7 @@ EXPERIMENT = {
 NICS = {"worker-1": NicSettings(model="virtio", rate_mbit=50)}
 
 
-def trial_of(folder: Path, **settings: Any) -> Trial:
+def trial_of(folder: Path, **settings: Any) -> RequestedTrial:
     """Return the baseline of an experiment with these settings."""
     path = folder / "own.yml"
     path.write_text(yaml.safe_dump({**EXPERIMENT, **settings}))

@@ -1,1 +1,1 @@
-"""Where the time of a run went: one clock, each second of each thread with a cause, and what to say of it."""
+"""Where the time of a repeat went: one clock, a cause for each second of each thread, and sentences."""

@@ -195,7 +195,7 @@ def _print_details(trial: Explained) -> None:
     from dasklab.breakdown.show import wording
     from dasklab.breakdown.show.changes import changes
 
-    for sentence in changes(trial.median_run):
+    for sentence in changes(trial.median_repeat):
         click.echo(f"\n{sentence}")
     click.echo()
     print_table(wording.STAGE_HEAD, wording.stage_rows(trial.timed))
@@ -238,7 +238,7 @@ def _draw(trial: Explained, base: Explained | None = None) -> None:
     def draw() -> Figure:
         from dasklab.breakdown.show import pictures
 
-        return pictures.threads({item.directory.name: item.median_run for item in trials})
+        return pictures.threads({item.directory.name: item.median_repeat for item in trials})
 
     save_picture("Threads over time", draw, stem)
 

@@ -19,7 +19,7 @@ from dasklab.terminal import counted, duration, print_table
 
 if TYPE_CHECKING:
     from dasklab.model.experiment import Experiment
-    from dasklab.model.trial import Setup, Trial
+    from dasklab.model.trial import RequestedTrial, Setup
     from dasklab.running.more_blocks import StopRule
 
 
@@ -268,7 +268,7 @@ def _simulate(
     return calibrated.start(root, name, content, **options)
 
 
-def _dry_run(name: str, content: Experiment, setup: Setup, options: RunOptions) -> list[Trial]:
+def _dry_run(name: str, content: Experiment, setup: Setup, options: RunOptions) -> list[RequestedTrial]:
     from dasklab.running.trials import plan
 
     trials = plan(name, content, setup, seed=options["seed"], only=options["only"])
@@ -276,7 +276,7 @@ def _dry_run(name: str, content: Experiment, setup: Setup, options: RunOptions) 
     return trials
 
 
-def _print_trials(trials: list[Trial], run_s: float, setup: Setup) -> None:
+def _print_trials(trials: list[RequestedTrial], run_s: float, setup: Setup) -> None:
     from dasklab.running.trials import estimate_s
 
     rows, total_s = [], 0.0

@@ -44,16 +44,18 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
     For a RUN, its baseline and null trials are used. If other trials of the run differ from them in the rate
     or the number of workers alone, the measured effect is printed as well.
     """
-    from dasklab.model.trial import Trial
+    from dasklab.model.trial import RequestedTrial
     from dasklab.predict.calibrate import calibrations_of
     from dasklab.predict.sensitivity import analyze, changes, measured_times
     from dasklab.predict.sources import baseline
     from dasklab.results.storage import cached, store
 
     directories = baseline(path)
-    require_trust((store.need(Trial, folder).workload for folder in directories), path, trusted=trusted)
+    require_trust(
+        (store.need(RequestedTrial, folder).workload for folder in directories), path, trusted=trusted
+    )
     directory, calibrations = directories[0], calibrations_of(directories)
-    trial = store.need(Trial, directory)
+    trial = store.need(RequestedTrial, directory)
     number, total = count(1), seeds * len(changes(trial, calibrations))
 
     def report(outcome: Outcome) -> None:

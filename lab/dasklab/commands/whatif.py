@@ -66,7 +66,7 @@ def whatif(
     workers, threads, cores, cores_each, racks, rtt_ms, rtt_times, rate_times, queue_bytes, scheduler_speed,
     worker_speed.
     """
-    from dasklab.model.trial import Trial
+    from dasklab.model.trial import RequestedTrial
     from dasklab.predict import prediction
     from dasklab.predict.calibrate import calibrations_of
     from dasklab.predict.sources import baseline
@@ -75,8 +75,10 @@ def whatif(
     from dasklab.results.storage import store
 
     directories = baseline(path)
-    trial, changes = store.need(Trial, directories[0]), parse(assignments)
-    require_trust((store.need(Trial, folder).workload for folder in directories), path, trusted=trusted)
+    trial, changes = store.need(RequestedTrial, directories[0]), parse(assignments)
+    require_trust(
+        (store.need(RequestedTrial, folder).workload for folder in directories), path, trusted=trusted
+    )
     check(trial, changes)  # before the calibration, which takes long
     calibrations = calibrations_of(directories, file)
     changed = scenario(trial, calibrations[0], changes, seed=0)

@@ -13,7 +13,7 @@ from dasklab.console.json_documents import CellChangeOutput, MetricTable, RunRow
 from dasklab.model import cells
 from dasklab.model.files import Result
 from dasklab.model.metric import METRICS
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results import load
 from dasklab.results.statistics import compare, identity, reasons
 from dasklab.results.statistics.answer import Answer
@@ -180,7 +180,7 @@ def _print_nodes(metric: str, nodes: dict[str, tuple[int, Interval]]) -> None:
 def _print_left_out(run: Path) -> None:
     statuses: dict[str, list[str]] = {}
     for directory in store.finished(run):
-        trial, result = store.need(Trial, directory), store.need(Result, directory)
+        trial, result = store.need(RequestedTrial, directory), store.need(Result, directory)
         statuses.setdefault("null trial" if trial.null else trial.cell, []).append(result.status)
     for line in reasons.left_out(statuses):
         _print(line)

@@ -110,7 +110,7 @@ class Setup(Strict):
                 yield f"NIC {nic.model} of {host}: it is a {kind}, which has {allowed}"
 
 
-class Trial(Document, SharedSettings):
+class RequestedTrial(Document, SharedSettings):
     """trial.json: one trial, with host names instead of aliases. Links without an impairment are left out.
 
     Attributes:

@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import median
 
 from dasklab import records
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.explain import explain
 from dasklab.errors import LabError
 from dasklab.model.files import Configured, Counters, Hosts, Measured, Probe, Timings
 from dasklab.model.nic import MIB, POLICED
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.notices import warn
 from dasklab.predict import farm, recorded
 from dasklab.predict.calibration import Calibration
@@ -81,7 +81,7 @@ def calibrate(directory: Path) -> Calibration:
     Raises:
         LabError: the trial had faults, or lacks Dask's records.
     """
-    trial = store.need(Trial, directory)
+    trial = store.need(RequestedTrial, directory)
     if trial.faults:
         raise LabError(
             f"{directory}: this trial had faults; costs can be taken from trials without faults only"
@@ -110,7 +110,7 @@ def _role(name: str) -> Role:
     return "scheduler" if name == "scheduler" else "client" if name == "client" else "worker"
 
 
-def _without_costs(directory: Path, trial: Trial, runs: list[Run], frames: Frames) -> Calibration:
+def _without_costs(directory: Path, trial: RequestedTrial, runs: list[Repeat], frames: Frames) -> Calibration:
     """Return everything of a calibration that needs no simulation."""
     measured = store.read(Measured, directory) or Measured()
     configured = store.read(Configured, directory) or Configured()
@@ -187,7 +187,7 @@ def _shared_cores(hosts: Hosts, configured: Configured, granted: float) -> int |
 # --- network -----------------------------------------------------------------------------------------------
 
 
-def _rtt_ms(trial: Trial, measured: Measured) -> float:
+def _rtt_ms(trial: RequestedTrial, measured: Measured) -> float:
     """Return the median round trip of the links without the requested delays."""
     samples = [
         max(0.0, sample - _delay_ms(trial, rtt.src) - _delay_ms(trial, rtt.dst))
@@ -197,13 +197,13 @@ def _rtt_ms(trial: Trial, measured: Measured) -> float:
     return median(samples) if samples else 0.1
 
 
-def _delay_ms(trial: Trial, host: str) -> float:
+def _delay_ms(trial: RequestedTrial, host: str) -> float:
     """Return what a host's link adds to a round trip."""
     link = trial.links.get(host)
     return 0.0 if link is None else link.delay_ms * (2 if link.direction == "both" else 1)
 
 
-def _uncapped_mbit(trial: Trial, measured: Measured) -> float:
+def _uncapped_mbit(trial: RequestedTrial, measured: Measured) -> float:
     """Return the median throughput between hosts without any limit; 0 if it was not measured."""
     limited = {host for host, card in trial.nics.items() if card.rate_mbit} | set(trial.links)
     rates = [
@@ -214,7 +214,9 @@ def _uncapped_mbit(trial: Trial, measured: Measured) -> float:
     return median(rates) if rates else 0.0
 
 
-def _measured_queue_bytes(trial: Trial, measured: Measured, calibration: Calibration) -> float | None:
+def _measured_queue_bytes(
+    trial: RequestedTrial, measured: Measured, calibration: Calibration
+) -> float | None:
     """Return the standing queue with which the model's ping under load takes as long as the measured one.
 
     Only paths whose rate cap is the bottleneck count. Elsewhere a ping waits for cores, and that does not

@@ -12,7 +12,7 @@ import numpy as np
 
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome, Timings
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm
 from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.whatif import scenario
@@ -59,7 +59,7 @@ def measured(directories: Iterable[Path]) -> RunSummary:
 
 def predict(
     what: str,
-    trial: Trial,
+    trial: RequestedTrial,
     calibrations: Sequence[Calibration],
     changes: dict[str, Any],
     seeds: Iterable[int],

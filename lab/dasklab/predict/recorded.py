@@ -1,4 +1,4 @@
-"""From Dask's records of a trial's runs to costs: of its tasks, of its event loops, of its client.
+"""From Dask's records of a trial's repeats to costs: of its tasks, of its event loops, of its client.
 
 Several functions take ``granted``. An emulated machine does not notice when it stands still for other
 machines, and counts that time as CPU time of its own processes. ``granted`` is the share of the counted CPU
@@ -19,7 +19,7 @@ from scipy.optimize import nnls
 from scipy.special import gammaln
 
 from dasklab.breakdown.answers.summary import moved_bytes
-from dasklab.breakdown.model.run import SCHEDULER, Run
+from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.predict.calibration import TaskSamples
 from dasklab.records import Frames
 from dasklab.records.recorder.layout import SEPARATOR
@@ -37,7 +37,7 @@ CPU, WAITED = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
 
 
 def task_samples(frames: Frames, granted: float = 1.0) -> dict[str, TaskSamples]:
-    """Return the tasks of the timed runs, by key prefix.
+    """Return the tasks of the timed repeats, by key prefix.
 
     Of results that were computed before the first run only the size is known.
     """
@@ -60,11 +60,10 @@ def task_samples(frames: Frames, granted: float = 1.0) -> dict[str, TaskSamples]
 
 
 def behind(frames: Frames, workers: Sequence[str]) -> tuple[int, ...]:
-    """Return how many fewer results from before the runs each worker holds than the worker with the most.
+    """Return how many fewer results from before the repeats each worker holds than the worker with the most.
 
     Where the tasks that made them are short, the worker that first imported what they need computed nearly
-    all of
-    them: 20 of 24, for example. If nothing was prepared no worker is behind.
+    all of them: 20 of 24, for example. If nothing was prepared no worker is behind.
     """
     needs = frames["needs"]
     prepared = needs[~needs.needed.isin(frames["tasks"].key)].drop_duplicates("needed")
@@ -88,17 +87,17 @@ def starved(frames: Frames, granted: float = 1.0) -> float:
     return (1 + waited) / granted - 1
 
 
-def available_cores(frames: Frames, runs: Sequence[Run], cores: int, granted: float = 1.0) -> float:
+def available_cores(frames: Frames, repeats: Sequence[Repeat], cores: int, granted: float = 1.0) -> float:
     """Return how many of a machine's cores the lab's processes had when they wanted all of them.
 
     Other processes had the rest. How many of ours wanted a core is known on average only (what they had plus
-    what they waited, over the runs without the time in which the client computes alone); it is assumed to
+    what they waited, over the repeats without the time in which the client computes alone); it is assumed to
     vary as if each came by itself (Poisson). If fewer wanted a core than there are, the records cannot tell,
     and the answer is all cores.
     """
     metrics = _timed(frames, "metrics")
     values = metrics.groupby("metric").value.sum()
-    duration_s = sum(run.stop - run.start for run in runs) - len(runs) * driver_s(runs)
+    duration_s = sum(repeat.stop - repeat.start for repeat in repeats) - len(repeats) * driver_s(repeats)
     counted = float(values.get(CPU, 0.0)) / duration_s
     used, wanting = counted * granted, counted + float(values.get(WAITED, 0.0)) / duration_s
     if wanting < cores:
@@ -121,7 +120,7 @@ def handoff_s(frames: Frames) -> float:
     return max(0.0, float(passed_s.mean())) if passed_s.notna().any() else 0.0
 
 
-def loop_cpu(frames: Frames, runs: Sequence[Run], granted: float = 1.0) -> dict[Role, float]:
+def loop_cpu(frames: Frames, repeats: Sequence[Repeat], granted: float = 1.0) -> dict[Role, float]:
     """Return the share of the event loops' busy time in which a core computed, by role.
 
     That is the CPU time of their processes without the CPU time of tasks. Where cores are simulated, waiting
@@ -135,12 +134,12 @@ def loop_cpu(frames: Frames, runs: Sequence[Run], granted: float = 1.0) -> dict[
         "scheduler": (
             cpu[cpu.node == SCHEDULER].value,
             0.0,
-            sum(run.busy_s(SCHEDULER) for run in runs),
+            sum(repeat.busy_s(SCHEDULER) for repeat in repeats),
         ),
         "worker": (
             cpu[cpu.node != SCHEDULER].value,
             tasks_s,
-            sum(run.busy_s(name) for run in runs for name in run.threads),
+            sum(repeat.busy_s(name) for repeat in repeats for name in repeat.threads),
         ),
     }
     return {
@@ -150,35 +149,39 @@ def loop_cpu(frames: Frames, runs: Sequence[Run], granted: float = 1.0) -> dict[
     }
 
 
-def costs(runs: Sequence[Run], ops: Mapping[Role, float]) -> dict[Role, Costs]:
-    """Return the costs with which a run's operations keep the event loops as busy as they were recorded.
+def costs(repeats: Sequence[Repeat], ops: Mapping[Role, float]) -> dict[Role, Costs]:
+    """Return the costs with which a repeat's operations keep the event loops as busy as they were recorded.
 
     Args:
-        runs: the recorded runs.
-        ops: operations of one run, by role.
+        repeats: the recorded repeats.
+        ops: operations of one repeat, by role.
     """
-    byte_s = _byte_s(runs)
-    scheduler_s = sum(run.busy_s(SCHEDULER) for run in runs) / len(runs)
-    worker_s = sum(run.busy_s(name) - byte_s * moved_bytes(run, name) for run in runs for name in run.threads)
+    byte_s = _byte_s(repeats)
+    scheduler_s = sum(repeat.busy_s(SCHEDULER) for repeat in repeats) / len(repeats)
+    worker_s = sum(
+        repeat.busy_s(name) - byte_s * moved_bytes(repeat, name)
+        for repeat in repeats
+        for name in repeat.threads
+    )
     return {
         "scheduler": Costs(op_s=scheduler_s / ops["scheduler"]),
-        "worker": Costs(op_s=max(0.0, worker_s) / len(runs) / ops["worker"], byte_s=byte_s),
+        "worker": Costs(op_s=max(0.0, worker_s) / len(repeats) / ops["worker"], byte_s=byte_s),
     }
 
 
-def driver_s(runs: Sequence[Run]) -> float:
-    """Return the median time of a run before its first task is assigned and after its last is handled."""
+def driver_s(repeats: Sequence[Repeat]) -> float:
+    """Return the median time of a repeat before its first task is assigned and after its last is handled."""
     ends = []
-    for run in runs:
-        first = float(run.tasks.assigned.min()) if len(run.tasks) else run.start
-        last = float(run.tasks.handled.max()) if len(run.tasks) else run.stop
-        ends.append(max(0.0, first - run.start) + max(0.0, run.stop - last))
+    for repeat in repeats:
+        first = float(repeat.tasks.assigned.min()) if len(repeat.tasks) else repeat.start
+        last = float(repeat.tasks.handled.max()) if len(repeat.tasks) else repeat.stop
+        ends.append(max(0.0, first - repeat.start) + max(0.0, repeat.stop - last))
     return median(ends)
 
 
 def _timed(frames: Frames, table: str):  # type: ignore[no-untyped-def]  # a DataFrame
-    runs, frame = frames["runs"], frames[table]
-    return frame[frame.run.isin(runs[~runs.warmup.astype(bool)].run)]
+    repeats, frame = frames["runs"], frames[table]
+    return frame[frame.run.isin(repeats[~repeats.warmup.astype(bool)].run)]
 
 
 def _prefixes(keys: Iterable[str]) -> list[str]:
@@ -221,13 +224,14 @@ def _thread_s(frames: Frames) -> dict[str, tuple[float, float]]:
     }
 
 
-def _byte_s(runs: Sequence[Run]) -> float:
+def _byte_s(repeats: Sequence[Repeat]) -> float:
     """Return what a byte costs a worker's event loop, by a regression on bytes and number of tasks."""
-    nodes = [(run, name) for run in runs for name in run.threads]
+    nodes = [(repeat, name) for repeat in repeats for name in repeat.threads]
     counts = [
-        (int((run.tasks.worker == run.node(name)).sum()), moved_bytes(run, name)) for run, name in nodes
+        (int((repeat.tasks.worker == repeat.node(name)).sum()), moved_bytes(repeat, name))
+        for repeat, name in nodes
     ]
-    busy = [run.busy_s(name) for run, name in nodes]
+    busy = [repeat.busy_s(name) for repeat, name in nodes]
     if len(nodes) < 3 or not any(moved for _, moved in counts):
         return 0.0
     (_, per_byte), _ = nnls(np.array(counts, float), np.array(busy))

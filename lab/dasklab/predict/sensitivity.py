@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import stdtrit  # Student's quantile; scipy.stats takes a second to import
 
 from dasklab.model.files import Campaign, Outcome, Result, Timings
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm
 from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.sources import settings
@@ -100,7 +100,7 @@ class Sensitivities:
         return None if knee == fastest else knee
 
 
-def resources(trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[VariedResource]:
+def resources(trial: RequestedTrial, calibrations: Sequence[Calibration]) -> Iterator[VariedResource]:
     """Yield the resources of a trial. Amounts that differ between the calibrations are the first one's."""
     calibration = calibrations[0]
     unchanged = scenario(trial, calibration, seed=0)
@@ -124,7 +124,7 @@ def resources(trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[Var
         yield VariedResource("no waiting for a core", waiting, {"starved": 0.0})
 
 
-def changes(trial: Trial, calibrations: Sequence[Calibration]) -> list[Changes]:
+def changes(trial: RequestedTrial, calibrations: Sequence[Calibration]) -> list[Changes]:
     """Return all changes to simulate with each seed. The first one changes nothing."""
     result: list[Changes] = [{}, *({"rate_times": factor} for factor in RATE_FACTORS if factor != 1)]
     for resource in resources(trial, calibrations):
@@ -133,7 +133,7 @@ def changes(trial: Trial, calibrations: Sequence[Calibration]) -> list[Changes]:
 
 
 def analyze(
-    trial: Trial,
+    trial: RequestedTrial,
     calibrations: Sequence[Calibration],
     seeds: Sequence[int],
     measured: MeasuredTimes,
@@ -197,7 +197,7 @@ def mean_run_s(outcome: Outcome) -> float:
     return fmean(run.duration_s for run in outcome.runs if not run.warmup)
 
 
-def measured_times(run: Path, trial: Trial) -> MeasuredTimes:
+def measured_times(run: Path, trial: RequestedTrial) -> MeasuredTimes:
     """Return the times of a run's valid trials that differ from ``trial`` in one resource alone.
 
     The rate counts where all links of the cluster have the same rate cap; links without a cap have no rate.
@@ -207,7 +207,7 @@ def measured_times(run: Path, trial: Trial) -> MeasuredTimes:
         return times
     own = settings(trial)
     for directory in store.finished(run):
-        other = store.need(Trial, directory)
+        other = store.need(RequestedTrial, directory)
         different = {name for name, value in settings(other).items() if value != own[name]}
         if store.need(Result, directory).status != "ok":
             continue

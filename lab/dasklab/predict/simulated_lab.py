@@ -32,7 +32,7 @@ from dasklab.model.nic import NicSettings
 from dasklab.model.settings import Workload
 from dasklab.model.simulated import SimulatedSetup
 from dasklab.model.strict import Strict
-from dasklab.model.trial import Setup, Trial
+from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.predict import farm
 from dasklab.predict.calibrate import calibrate_each
 from dasklab.predict.calibration import Calibration, deal
@@ -76,7 +76,7 @@ class Calibrations(Document):
         needed = [requested("", experiment, cell).workload for cell in cells(experiment)]
         workloads: list[WorkloadCalibrations] = []
         for directories in sources(path).values():
-            workload = store.need(Trial, directories[0]).workload
+            workload = store.need(RequestedTrial, directories[0]).workload
             if workload in needed:
                 report(f"calibrating {workload.name} on {', '.join(map(str, directories))}")
                 try:
@@ -119,7 +119,7 @@ class SimulatedLab:
         Returns:
             0, or 1 if the trial failed: the simulation of at least one seed did not complete.
         """
-        trial = store.need(Trial, directory)
+        trial = store.need(RequestedTrial, directory)
         calibrations = self.calibrations.of(trial.workload)
         outcomes = farm.simulate_all(self._scenarios(trial, calibrations))
         store.write(directory, Simulation(outcomes=tuple(outcomes)))
@@ -137,7 +137,7 @@ class SimulatedLab:
     def require_endpoint(self) -> None:
         """A simulation has no endpoint."""
 
-    def _scenarios(self, trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[Scenario]:
+    def _scenarios(self, trial: RequestedTrial, calibrations: Sequence[Calibration]) -> Iterator[Scenario]:
         dice = Random(f"{self.seed}/{trial.block}/{trial.cell}/{trial.null}")
         # A fault in the first run affects the later ones, so each simulation has all of them
         runs = trial.runs if trial.faults else ceil(trial.runs / self.seeds)
@@ -190,13 +190,13 @@ def _observed_faults(outcomes: list[Outcome]) -> dict[str, ObservedFault]:
     return combined
 
 
-def _failed(directory: Path, trial: Trial, failures: list[Outcome]) -> Failed:
+def _failed(directory: Path, trial: RequestedTrial, failures: list[Outcome]) -> Failed:
     again = f"dasklab reproduce {directory.parent} {trial.cell}"
     reasons = (*(f"seed {outcome.seed}: {outcome.failed}" for outcome in failures), f"{AGAIN}{again}")
     return Failed(status="failed", host="client", task="simulate", reasons=reasons)
 
 
-def _timings(trial: Trial, calibration: Calibration, outcomes: list[Outcome]) -> Timings:
+def _timings(trial: RequestedTrial, calibration: Calibration, outcomes: list[Outcome]) -> Timings:
     workers = min(trial.workers if outcome.workers is None else outcome.workers for outcome in outcomes)
     return Timings(
         workload=trial.workload.name,

@@ -10,7 +10,7 @@ from dasklab.errors import LabError
 from dasklab.model.files import Campaign, Result
 from dasklab.model.settings import Workload
 from dasklab.model.simulated import unmodelled
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.storage import store
 
 # A trial's place in its experiment; all its other fields are settings
@@ -29,10 +29,12 @@ def sources(path: Path) -> dict[str, list[Path]]:
         LabError: there is no such trial, or the run was itself simulated.
     """
     if not (path / Campaign.FILE).exists():
-        return {key(store.need(Trial, path).workload): [path]}
+        return {key(store.need(RequestedTrial, path).workload): [path]}
     if store.read_run(path).setup.simulated:
         raise LabError(f"{path}: this run was simulated; costs can be taken from measured runs only")
-    recorded = {folder: store.need(Trial, folder) for folder in store.finished(path) if _is_recorded(folder)}
+    recorded = {
+        folder: store.need(RequestedTrial, folder) for folder in store.finished(path) if _is_recorded(folder)
+    }
     usable = {folder: trial for folder, trial in recorded.items() if _can_be_simulated(trial)}
     if not usable:
         raise LabError(f"{path}: no valid trial that can be simulated has records of Dask")
@@ -61,7 +63,7 @@ def key(workload: Workload) -> str:
     return workload.model_dump_json()
 
 
-def settings(trial: Trial) -> dict[str, Any]:
+def settings(trial: RequestedTrial) -> dict[str, Any]:
     """Return the settings of a trial. They are equal in all trials of a cell."""
     return trial.model_dump(mode="json", exclude=PLACE)
 
@@ -70,7 +72,7 @@ def _is_recorded(folder: Path) -> bool:
     return store.need(Result, folder).status == "ok" and records.recorded(folder)
 
 
-def _can_be_simulated(trial: Trial) -> bool:
+def _can_be_simulated(trial: RequestedTrial) -> bool:
     return not trial.faults and not any(unmodelled(trial, trial.resolved_scheduler))
 
 

@@ -16,7 +16,7 @@ from dasklab.model.nic import NicOverride
 from dasklab.model.settings import Settings
 from dasklab.model.simulated import MANY, unmodelled
 from dasklab.model.strict import Strict, validate
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import Layout, ResolvedScheduler
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.recorded import PREPARED_S
@@ -83,7 +83,7 @@ def parse(assignments: tuple[str, ...]) -> dict[str, Any]:
 
 
 def scenario(
-    trial: Trial, calibration: Calibration, changes: dict[str, Any] | None = None, *, seed: int
+    trial: RequestedTrial, calibration: Calibration, changes: dict[str, Any] | None = None, *, seed: int
 ) -> Scenario:
     """Return the scenario of a trial with changed settings.
 
@@ -137,7 +137,7 @@ def scenario(
     )
 
 
-def check(trial: Trial, changes: dict[str, Any]) -> tuple[SimulationSettings, Settings]:
+def check(trial: RequestedTrial, changes: dict[str, Any]) -> tuple[SimulationSettings, Settings]:
     """Validate changes as far as that is possible without a calibration, which takes long.
 
     Returns:
@@ -166,7 +166,7 @@ def check(trial: Trial, changes: dict[str, Any]) -> tuple[SimulationSettings, Se
     return simulation, settings
 
 
-def threads(trial: Trial, calibration: Calibration) -> int:
+def threads(trial: RequestedTrial, calibration: Calibration) -> int:
     """Return the threads of each worker: those of the trial's layout, or else of the calibrated trial."""
     return Layout.parse(trial.layout).threads if trial.layout else calibration.threads
 
@@ -200,7 +200,7 @@ def _overlay(links: dict[str, Link], changes: dict[str, Link]) -> dict[str, Link
 
 
 def _rates(
-    trial: Trial, changes: dict[str, NicOverride], workers: int, uncapped_mbit: float
+    trial: RequestedTrial, changes: dict[str, NicOverride], workers: int, uncapped_mbit: float
 ) -> dict[str, float]:
     """Return the payload rate of each host's link. Additional workers have the NIC of the first one."""
     first = trial.nics.get("worker-1")

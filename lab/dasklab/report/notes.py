@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dasklab.model.files import Attempt, Configured, Result
 from dasklab.model.nic import POLICED
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.storage import store
 from dasklab.results.storage.damage import damage
 from dasklab.results.validity import completeness
@@ -59,7 +59,7 @@ def notes(trials: list[Path]) -> Iterator[str]:
     for trial in trials:
         incomplete.setdefault(completeness.line(completeness.read(trial)), []).append(trial.name)
     yield from (f"{', '.join(names)}: {line}." for line, names in incomplete.items() if line)
-    requested = {trial: store.need(Trial, trial) for trial in trials}
+    requested = {trial: store.need(RequestedTrial, trial) for trial in trials}
     configured = {trial: store.read(Configured, trial) or Configured() for trial in trials}
     methods = {c.rate_method for c in configured.values() if c.rate_method}
     if any(nic.rate_mbit for trial in requested.values() for nic in trial.nics.values()) and methods:

@@ -98,7 +98,7 @@ def _breakdown(explained: Explained | None) -> dict[str, Any]:
     summary = explained.summary
     return {
         "time": time_table({"all threads": summary}),
-        "sentences": [wording.paragraph(summary), *changes(explained.median_run)],
+        "sentences": [wording.paragraph(summary), *changes(explained.median_repeat)],
         "advice": [(str(piece).removesuffix(piece.rule.page), piece.rule.page) for piece in explained.advice],
     }
 
@@ -107,7 +107,7 @@ def _timeline(explained: Explained) -> Timeline | None:
     """Return the timeline of the run of middle length."""
     if not explained.timed:
         return None
-    run = explained.median_run
+    run = explained.median_repeat
     capture = recording.read(explained.directory) if explained.captured else None
     drawn = drawing.reduced(panels(run, capture), run.makespan)
     if not drawn:

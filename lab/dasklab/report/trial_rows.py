@@ -17,7 +17,7 @@ from dasklab.model.files import Configured, ConfiguredHost, Measured, Probe, Res
 from dasklab.model.metric import METRICS
 from dasklab.model.nic import BYTES_PER_MBIT, DEFAULT_MODEL, NicSettings, net_from_pve
 from dasklab.model.number_format import UNKNOWN, format_quantity
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.report.levels import describe_links, describe_nics
 from dasklab.results.storage import store
 
@@ -83,7 +83,7 @@ def by_cell(rows: Sequence[TrialRow]) -> dict[str, list[TrialRow]]:
 
 
 def _row(directory: Path, medians: Mapping[str, str], anchor: str, has_pages: bool) -> TrialRow:
-    trial, result = store.need(Trial, directory), store.need(Result, directory)
+    trial, result = store.need(RequestedTrial, directory), store.need(Result, directory)
     configured, measured = store.read(Configured, directory), store.read(Measured, directory)
     return TrialRow(
         directory=directory,
@@ -114,7 +114,7 @@ def _medians(frame: pd.DataFrame, metric: str | None) -> dict[str, str]:
     }
 
 
-def _requested(trial: Trial) -> str:
+def _requested(trial: RequestedTrial) -> str:
     links = describe_links(
         (host, {**link.model_dump(), **_way(link.policer, link.direction, link.peer)})
         for host, link in trial.links.items()

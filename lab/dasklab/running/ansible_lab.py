@@ -17,7 +17,7 @@ from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.files import Failed
 from dasklab.model.order import Orders
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.storage import store
 from dasklab.running import collect, playbook
 from dasklab.running.orders import orders
@@ -50,7 +50,7 @@ class AnsibleLab:
             LabError: the playbook failed before the trial began, or it was stopped, for instance at its
                 deadline. In the second case the lab has been reset.
         """
-        trial = store.need(Trial, directory)
+        trial = store.need(RequestedTrial, directory)
         (directory / Failed.FILE).unlink(missing_ok=True)
         shutil.rmtree(directory / collect.FOLDER, ignore_errors=True)
         (directory / collect.FOLDER).mkdir()

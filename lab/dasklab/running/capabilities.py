@@ -15,7 +15,7 @@ from dasklab.model import experiment
 from dasklab.model.experiment import Experiment
 from dasklab.model.impairments import kernel_features
 from dasklab.model.nic import GuestKind
-from dasklab.model.trial import Setup, Trial
+from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.running.setup import setup_of
 from dasklab.running.trials import plan
 
@@ -40,7 +40,7 @@ def with_kernel(setup: Setup, checked: local_host.HostCheck | None) -> Setup:
     return setup.model_copy(update={"kernel_lacks": lacks})
 
 
-def require_supported(name: str, trials: Sequence[Trial], *, skip_unsupported: bool = False) -> None:
+def require_supported(name: str, trials: Sequence[RequestedTrial], *, skip_unsupported: bool = False) -> None:
     """Refuse an experiment whose cells this lab cannot run.
 
     Args:
@@ -87,7 +87,7 @@ def supported_experiments(setup: Setup, kind: GuestKind) -> list[str]:
     ]
 
 
-def _refused(plans: dict[str, list[Trial]]) -> list[str]:
+def _refused(plans: dict[str, list[RequestedTrial]]) -> list[str]:
     """Return a line for each reason why experiments have no cell that could be compared."""
     by_reason: dict[str, list[str]] = {}
     for name, trials in plans.items():
@@ -96,7 +96,7 @@ def _refused(plans: dict[str, list[Trial]]) -> list[str]:
     return [f"not {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
-def _unknown(lab: Setup, kind: GuestKind, plans: dict[str, list[Trial]]) -> list[str]:
+def _unknown(lab: Setup, kind: GuestKind, plans: dict[str, list[RequestedTrial]]) -> list[str]:
     """Return a line with the experiments that need what only the guests' kernel knows."""
     if kind == "vm" or lab.kernel_lacks:
         return []
@@ -104,18 +104,18 @@ def _unknown(lab: Setup, kind: GuestKind, plans: dict[str, list[Trial]]) -> list
     return [f"need netem in the node's kernel: {', '.join(names)}"] if names else []
 
 
-def _partial_support(name: str, trials: list[Trial]) -> str:
+def _partial_support(name: str, trials: list[RequestedTrial]) -> str:
     cells = {trial.cell: trial.unsupported for trial in trials if not trial.null}
     unsupported = sorted(cell for cell, reasons in cells.items() if reasons)
     return f"{name}: {len(cells) - len(unsupported)} of {len(cells)} cells; not {', '.join(unsupported)}"
 
 
-def _has_comparison(trials: list[Trial]) -> bool:
+def _has_comparison(trials: list[RequestedTrial]) -> bool:
     """Whether this lab can run a cell besides the baseline."""
     return len({trial.cell for trial in trials if not trial.unsupported}) > 1
 
 
-def _needs_kernel(trial: Trial) -> bool:
+def _needs_kernel(trial: RequestedTrial) -> bool:
     """Whether a container of this trial needs a feature that its kernel may lack."""
     return any(
         kernel_features(link.model_dump())
@@ -124,7 +124,7 @@ def _needs_kernel(trial: Trial) -> bool:
     )
 
 
-def _first_block(name: str, lab: Setup) -> list[Trial]:
+def _first_block(name: str, lab: Setup) -> list[RequestedTrial]:
     """Return the trials of an experiment's first block; none if the lab has too few workers."""
     try:
         return [trial for trial in plan(*experiment.load(name, quick=False), lab) if trial.block == 1]

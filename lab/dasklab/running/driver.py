@@ -22,7 +22,7 @@ from typing import Protocol
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Attempt, Campaign, Result, Status
-from dasklab.model.trial import Setup, Trial
+from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.model.trusted_source import require_trusted
 from dasklab.notices import warn
 from dasklab.paths import SHARE
@@ -61,11 +61,11 @@ class ActiveRun:
     directory: Path
     name: str
     experiment: Experiment
-    trials: list[Trial]
+    trials: list[RequestedTrial]
     setup: Setup
     again: bool = False
 
-    def pending(self) -> list[Trial]:
+    def pending(self) -> list[RequestedTrial]:
         """Return the trials that are still to be run, in order."""
         return [trial for trial in self.trials if _is_pending(self.directory / trial.trial, self.again)]
 
@@ -149,7 +149,7 @@ def resume(directory: Path, setup: Setup | None = None, *, again: bool = False) 
 def execute(
     run: ActiveRun,
     lab: TrialRunner,
-    watch: Callable[[Trial, str], None],
+    watch: Callable[[RequestedTrial, str], None],
     wait: Callable[[], None] = lambda: None,
 ) -> None:
     """Run all pending trials. A failed trial is recorded, and the others are still run.
@@ -190,9 +190,9 @@ def execute(
 
 def _measure(
     run: ActiveRun,
-    trial: Trial,
+    trial: RequestedTrial,
     lab: TrialRunner,
-    watch: Callable[[Trial, str], None],
+    watch: Callable[[RequestedTrial, str], None],
     wait: Callable[[], None],
 ) -> None:
     if not trial.unsupported:
@@ -204,7 +204,7 @@ def _measure(
         _require_endpoint(run, trial, lab)
 
 
-def _require_endpoint(run: ActiveRun, failed: Trial, lab: TrialRunner) -> None:
+def _require_endpoint(run: ActiveRun, failed: RequestedTrial, lab: TrialRunner) -> None:
     try:
         lab.require_endpoint()
     except LabError as error:
@@ -212,13 +212,13 @@ def _require_endpoint(run: ActiveRun, failed: Trial, lab: TrialRunner) -> None:
         raise LabError(f"the run stopped after trial {failed.trial}: {error.message}", error.hint) from error
 
 
-def _disturbed(run: ActiveRun, trials: list[Trial]) -> list[Trial]:
+def _disturbed(run: ActiveRun, trials: list[RequestedTrial]) -> list[RequestedTrial]:
     """Return the trials that are invalid only because others used their node."""
     results = [(trial, store.read(Result, run.directory / trial.trial)) for trial in trials]
     return [trial for trial, result in results if result and node.is_disturbed(result.reasons)]
 
 
-def _attempt(directory: Path, trial: Trial, lab: TrialRunner) -> int:
+def _attempt(directory: Path, trial: RequestedTrial, lab: TrialRunner) -> int:
     """Run one trial in an empty folder and return its exit status. An earlier attempt's files are removed."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -246,7 +246,7 @@ def _attempt(directory: Path, trial: Trial, lab: TrialRunner) -> int:
     return status
 
 
-def _run(directory: Path, trial: Trial, lab: TrialRunner) -> tuple[int, str | None]:
+def _run(directory: Path, trial: RequestedTrial, lab: TrialRunner) -> tuple[int, str | None]:
     """Run a trial unless the lab does not support it; return its exit status and error."""
     if trial.unsupported:
         return 0, None

@@ -32,7 +32,7 @@ from typing import Any
 from dasklab.model.dask_settings import flatten
 from dasklab.model.experiment import merge
 from dasklab.model.order import GuestStep, LabHost, Order, Phase, TrialOrders
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import Layout
 from dasklab.running import spark_orders
 
@@ -44,7 +44,7 @@ FAULT_MARGIN_S = 60  # a workload that hangs is reported before its cluster ends
 Steps = dict[str, list[GuestStep]]
 
 
-def orders(trial: Trial, hosts: Mapping[str, LabHost]) -> TrialOrders:
+def orders(trial: RequestedTrial, hosts: Mapping[str, LabHost]) -> TrialOrders:
     """Return everything that the hosts do in a trial.
 
     Args:
@@ -82,7 +82,7 @@ def venv_folder(pins: str, packages: Mapping[str, str]) -> str:
 class TrialLab:
     """A trial and the hosts that it runs on."""
 
-    trial: Trial
+    trial: RequestedTrial
     hosts: Mapping[str, LabHost]
 
     def names(self, role: str) -> list[str]:
@@ -221,7 +221,7 @@ def start_dask(lab: TrialLab, name: str) -> GuestStep:
     )
 
 
-def scheduler_settings(trial: Trial, host: LabHost) -> dict[str, Any]:
+def scheduler_settings(trial: RequestedTrial, host: LabHost) -> dict[str, Any]:
     """Return the trial's Dask settings with those of its scheduler variant.
 
     A list of preloads replaces the one in /etc/dask, which has the recorder.

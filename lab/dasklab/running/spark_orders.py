@@ -9,7 +9,7 @@ from typing import Any
 
 from dasklab.model.engines import spark_text
 from dasklab.model.order import LabHost
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 
 MASTER_PORT, WORKER_PORT, DRIVER_PORT = 7077, 7078, 7079
 BLOCK_PORT, DRIVER_BLOCK_PORT = 7080, 7081
@@ -26,7 +26,7 @@ def master(address: str) -> str:
     return f"spark://{address}:{MASTER_PORT}"
 
 
-def start(trial: Trial, host: LabHost, venv: str, takes_part: bool) -> dict[str, Any]:
+def start(trial: RequestedTrial, host: LabHost, venv: str, takes_part: bool) -> dict[str, Any]:
     """Return the arguments of the guest program's step ``spark.start``; one host takes part or does not."""
     service, java = "", []
     if takes_part and host.role == "scheduler":
@@ -43,7 +43,7 @@ def start(trial: Trial, host: LabHost, venv: str, takes_part: bool) -> dict[str,
     }
 
 
-def settings(trial: Trial, address: str) -> dict[str, str]:
+def settings(trial: RequestedTrial, address: str) -> dict[str, str]:
     """Return Spark's settings on a host: the lab's own, then the trial's."""
     return {
         "spark.driver.host": address,

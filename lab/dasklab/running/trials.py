@@ -19,7 +19,7 @@ from dasklab.model.experiment import settings as merged_settings
 from dasklab.model.hosts import host_names
 from dasklab.model.nic import GuestKind
 from dasklab.model.settings import Settings, SharedSettings
-from dasklab.model.trial import Setup, Trial
+from dasklab.model.trial import RequestedTrial, Setup
 
 # Set-up and tear-down of a trial with its fresh cluster, and what the separate captured run adds (another
 # cluster and its files). Values for virtual machines were measured under emulation.
@@ -31,7 +31,7 @@ SIMULATED_TRIAL_S = 10.0  # a few seeds on two cores
 
 def plan(
     name: str, experiment: Experiment, setup: Setup, *, seed: int | None = None, only: str | None = None
-) -> list[Trial]:
+) -> list[RequestedTrial]:
     """Return all trials in the order in which they will run.
 
     The baseline is the first cell that this lab supports, because a lab of containers has other NICs.
@@ -48,7 +48,7 @@ def plan(
     baseline = next(supported, all_cells[0])
     chosen = all_cells if only is None else list(dict.fromkeys([baseline, _cell_by_name(experiment, only)]))
     seed = experiment.seed if seed is None else seed
-    trials: list[Trial] = []
+    trials: list[RequestedTrial] = []
     for block in range(1, experiment.blocks + 1):
         order = [(cell, False) for cell in chosen] + [(baseline, True)] * bool(experiment.factors)
         random.Random(f"{seed}/{block}").shuffle(order)
@@ -64,7 +64,7 @@ def plan(
 
 def resolve(
     name: str, experiment: Experiment, cell: Cell, setup: Setup, dice: random.Random, **identity: Any
-) -> Trial:
+) -> RequestedTrial:
     """Return one trial: the lab's setup with the settings of a cell applied.
 
     Args:
@@ -87,7 +87,7 @@ def resolve(
             "add the missing hosts to the inventory, then: dasklab up",
         )
     links = {host: link for host, link in settings.links.items() if not link.clear}
-    return Trial(
+    return RequestedTrial(
         experiment=name,
         cell=cell_name(levels),
         factors=levels,
@@ -117,7 +117,7 @@ def requested(name: str, experiment: Experiment, cell: Cell) -> Settings:
     return merged_settings(experiment, overrides, f"{name}: {cell_name(levels)}")
 
 
-def estimate_s(trial: Trial, run_s: float, simulated: bool = False) -> float:
+def estimate_s(trial: RequestedTrial, run_s: float, simulated: bool = False) -> float:
     """Estimate how long a trial will take, in seconds.
 
     Args:
@@ -136,7 +136,7 @@ def estimate_s(trial: Trial, run_s: float, simulated: bool = False) -> float:
     return OVERHEAD_S[kind] + (trial.runs + trial.warmups) * run_s + 2 * probing_s + capture_s
 
 
-def deadline_s(trial: Trial) -> float:
+def deadline_s(trial: RequestedTrial) -> float:
     """Return after how many seconds a trial must be hanging.
 
     A trial starts a cluster for its runs and one more for each separate run (capture, performance report,

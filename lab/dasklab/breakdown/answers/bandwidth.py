@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.model.files import Throughput
 from dasklab.model.nic import BYTES_PER_MBIT
 
@@ -48,21 +48,21 @@ class BandwidthEstimate:
 
 
 def bandwidth_estimates(
-    estimates: pd.DataFrame, runs: Sequence[Run], probes: Sequence[Throughput]
+    estimates: pd.DataFrame, repeats: Sequence[Repeat], probes: Sequence[Throughput]
 ) -> list[BandwidthEstimate]:
-    """Return the pairs that fetched, were probed or are in Dask's table, after the last of the runs.
+    """Return the pairs that fetched, were probed or are in Dask's table, after the last of the repeats.
 
     Args:
         estimates: rows of the table of that name.
     """
-    last = estimates[estimates.run == max((run.number for run in runs), default=-1)]
+    last = estimates[estimates.run == max((repeat.number for repeat in repeats), default=-1)]
     rows = zip(last.receiver, last.sender, last.bytes_per_s, strict=True)
     by_pair = {(str(receiver), str(sender)): float(rate) for receiver, sender, rate in rows}
     planned = by_pair.pop(("", ""), None)
     if planned is None:
         return []
-    fetched, probed = _fetched(runs), _probed(probes)
-    workers = {worker for run in runs for worker in run.threads}
+    fetched, probed = _fetched(repeats), _probed(probes)
+    workers = {worker for repeat in repeats for worker in repeat.threads}
     pairs = sorted(pair for pair in {*by_pair, *fetched, *probed} if set(pair) <= workers)
     return [
         BandwidthEstimate(*pair, planned, by_pair.get(pair), fetched.get(pair), probed.get(pair))
@@ -70,14 +70,14 @@ def bandwidth_estimates(
     ]
 
 
-def _fetched(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
+def _fetched(repeats: Sequence[Repeat]) -> dict[tuple[str, str], float]:
     nbytes: defaultdict[tuple[str, str], float] = defaultdict(float)
     seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for run in runs:
-        fetches, names = run.fetches, run.places.nodes
-        for row in np.flatnonzero(run.moved > LEAST_BYTES).tolist():
+    for repeat in repeats:
+        fetches, names = repeat.fetches, repeat.places.nodes
+        for row in np.flatnonzero(repeat.moved > LEAST_BYTES).tolist():
             pair = names[fetches.receiver[row]], names[fetches.sender[row]]
-            nbytes[pair] += float(run.moved[row])
+            nbytes[pair] += float(repeat.moved[row])
             seconds[pair] += float(fetches.stop[row] - fetches.start[row])
     return {pair: size / seconds[pair] for pair, size in nbytes.items() if seconds[pair] > 0}
 

@@ -1,4 +1,4 @@
-"""The critical path: backwards from a run's end, what it waited for, and what that waited for.
+"""The critical path: backwards from a repeat's end, what it waited for, and what that waited for.
 
 Usually a task waits for the end of its trigger, or for the task that keeps its thread. Where the walk
 reaches the arrival of a graph, it goes on through the client: the graph was prepared, sent and built, the
@@ -20,7 +20,7 @@ from dasklab.breakdown.assign.timeline import explain_after, explain_before, ori
 from dasklab.breakdown.model.arrays import Codes, Floats, Mask
 from dasklab.breakdown.model.causes import COMPUTE, DISK
 from dasklab.breakdown.model.intervals import Intervals, Windows, concatenate
-from dasklab.breakdown.model.run import NONE, Run
+from dasklab.breakdown.model.repeat import NONE, Repeat
 
 CLOCK_S = 0.001  # the client's clock may be off by this when its calls are compared with each other
 
@@ -53,47 +53,55 @@ class Chain:
     gaps: list[tuple[int, float, float]] = field(default_factory=list)  # what explains it, begin, end
 
 
-def critical_path(run: Run) -> Intervals:
-    """Return the intervals of the path, sorted, without gaps, from the run's start to its end."""
-    chain = _follow(run)
+def critical_path(repeat: Repeat) -> Intervals:
+    """Return the intervals of the path, sorted, without gaps, from the repeat's start to its end."""
+    chain = _follow(repeat)
     task, begin, start, end = _columns(chain.tasks, 4)
-    computing = _windows(run, task, start, end)
-    computing.add(np.arange(len(task)), start, end, COMPUTE, run.tasks.worker[computing.task])
-    read = np.maximum(begin, start - run.tasks.disk_s[computing.task])  # the last part, as of threads
-    waiting = _windows(run, task, begin, read)
-    explain_before(run, waiting)
-    disk = _windows(run, task, read, start)
-    disk.add(np.arange(len(task)), read, start, DISK, run.tasks.worker[computing.task])
-    reports = _windows(run, *_columns(chain.reports, 3))
-    explain_after(run, reports)
+    computing = _windows(repeat, task, start, end)
+    computing.add(np.arange(len(task)), start, end, COMPUTE, repeat.tasks.worker[computing.task])
+    read = np.maximum(begin, start - repeat.tasks.disk_s[computing.task])  # the last part, as of threads
+    waiting = _windows(repeat, task, begin, read)
+    explain_before(repeat, waiting)
+    disk = _windows(repeat, task, read, start)
+    disk.add(np.arange(len(task)), read, start, DISK, repeat.tasks.worker[computing.task])
+    reports = _windows(repeat, *_columns(chain.reports, 3))
+    explain_after(repeat, reports)
     kind, begin, end = _columns(chain.gaps, 3)
-    gaps = _windows(run, np.full(len(kind), NONE), begin, end)
-    IdleReasons(run).explain_gaps(gaps, kind.astype(np.int64))
+    gaps = _windows(repeat, np.full(len(kind), NONE), begin, end)
+    IdleReasons(repeat).explain_gaps(gaps, kind.astype(np.int64))
     parts = (computing, waiting, disk, reports, gaps)
-    return refine(run, concatenate([part.intervals() for part in parts]))
+    return refine(repeat, concatenate([part.intervals() for part in parts]))
 
 
 def _columns(rows: Sequence[tuple[float, ...]], width: int) -> tuple[Floats, ...]:
     return tuple(np.array(rows, float).reshape(-1, width).T)
 
 
-def _windows(run: Run, task: Floats | Codes, low: Floats, high: Floats) -> Windows:
-    return Windows(task.astype(np.int64), np.maximum(low, run.start), high, np.zeros(len(task), np.int64))
+def _windows(repeat: Repeat, task: Floats | Codes, low: Floats, high: Floats) -> Windows:
+    return Windows(task.astype(np.int64), np.maximum(low, repeat.start), high, np.zeros(len(task), np.int64))
 
 
-def _follow(run: Run) -> Chain:
-    """Go from the last task to the one before, until the run's start."""
+def _follow(repeat: Repeat) -> Chain:
+    """Go from the last task to the one before, until the repeat's start."""
     chain = Chain()
-    task = int(np.fmax(run.tasks.stamps["handled"], run.tasks.stop).argmax()) if len(run.tasks) else NONE
-    end = float(np.clip(run.tasks.handled[task], run.start, run.stop)) if task != NONE else run.start
-    chain.gaps.append((BY_CLIENT, end, run.stop))
-    begin, previous, is_direct, resume, gap = (
-        column.tolist() for column in vars(_predecessors(run)).values()
+    task = (
+        int(np.fmax(repeat.tasks.stamps["handled"], repeat.tasks.stop).argmax())
+        if len(repeat.tasks)
+        else NONE
     )
-    start, reported = run.tasks.start.tolist(), report_begins(run).tolist()
+    end = (
+        float(np.clip(repeat.tasks.handled[task], repeat.start, repeat.stop))
+        if task != NONE
+        else repeat.start
+    )
+    chain.gaps.append((BY_CLIENT, end, repeat.stop))
+    begin, previous, is_direct, resume, gap = (
+        column.tolist() for column in vars(_predecessors(repeat)).values()
+    )
+    start, reported = repeat.tasks.start.tolist(), report_begins(repeat).tolist()
     visited: set[int] = set()
     is_reported = False  # whether the time from the task's end on is explained already
-    while task != NONE and task not in visited and end > run.start:
+    while task != NONE and task not in visited and end > repeat.start:
         visited.add(task)
         if not is_reported:
             chain.reports.append((task, min(end, reported[task]), end))
@@ -102,36 +110,36 @@ def _follow(run: Run) -> Chain:
         chain.tasks.append((task, min(first, begin[task]), first, end))
         end, is_reported = min(first, begin[task]), is_direct[task]
         if not is_reported:
-            resumed = max(run.start, min(end, resume[task]))
+            resumed = max(repeat.start, min(end, resume[task]))
             chain.gaps.append((gap[task], resumed, end))
             end = resumed
         task = previous[task]
         if task in visited:  # stamps contradict each other: go on with what ended last before
-            task = _last_handled(run, end, visited)
-            resumed = float(run.tasks.handled[task]) if task != NONE else run.start
-            chain.gaps.append((IDLE, max(run.start, resumed), end))
-            end, is_reported = max(run.start, resumed), False
-    chain.gaps.append((IDLE, run.start, end))
+            task = _last_handled(repeat, end, visited)
+            resumed = float(repeat.tasks.handled[task]) if task != NONE else repeat.start
+            chain.gaps.append((IDLE, max(repeat.start, resumed), end))
+            end, is_reported = max(repeat.start, resumed), False
+    chain.gaps.append((IDLE, repeat.start, end))
     return chain
 
 
-def _last_handled(run: Run, time: float, visited: set[int]) -> int:
+def _last_handled(repeat: Repeat, time: float, visited: set[int]) -> int:
     """Return the last task whose end the scheduler had handled by a time, except some."""
-    order = run.tasks.handled_order
-    position = int(np.searchsorted(run.tasks.handled[order], time, side="right")) - 1
+    order = repeat.tasks.handled_order
+    position = int(np.searchsorted(repeat.tasks.handled[order], time, side="right")) - 1
     while position >= 0 and int(order[position]) in visited:
         position -= 1
     return int(order[position]) if position >= 0 else NONE
 
 
-def _predecessors(run: Run) -> Predecessors:
-    tasks, origin, previous = run.tasks, origins(run), run.previous_on_thread
+def _predecessors(repeat: Repeat) -> Predecessors:
+    tasks, origin, previous = repeat.tasks, origins(repeat), repeat.previous_on_thread
     freed = np.where(previous != NONE, tasks.stop[previous], np.nan)
     by_thread = freed > tasks.stamps["ready"]
     is_direct = by_thread | (origin.trigger != NONE)
-    need, needed = _last_need(run)
-    graph, arrival, source, learnt = _graphs_before(run, origin.begin)
-    other, handled = _handled_before(run, origin.begin)
+    need, needed = _last_need(repeat)
+    graph, arrival, source, learnt = _graphs_before(repeat, origin.begin)
+    other, handled = _handled_before(repeat, origin.begin)
     by_other = (need == NONE) & (graph != NONE) & (handled > _first_decision(origin.begin, graph))
     need, needed = np.where(by_other, other, need), np.where(by_other, handled, needed)
     by_graph = (graph != NONE) & ~(needed > arrival)
@@ -157,31 +165,31 @@ def _first_decision(begin: Floats, graph: Codes) -> Floats:
     return np.append(first, np.inf)[graph]
 
 
-def _last_need(run: Run) -> tuple[Codes, Floats]:
+def _last_need(repeat: Repeat) -> tuple[Codes, Floats]:
     """Return for each task the one of its dependencies that was handled last, and when."""
-    computed = run.need_source != NONE
-    task, source = run.needs.task[computed], run.need_source[computed]
-    handled = run.tasks.handled[source]
+    computed = repeat.need_source != NONE
+    task, source = repeat.needs.task[computed], repeat.need_source[computed]
+    handled = repeat.tasks.handled[source]
     order = np.lexsort((handled, task))
-    last, when = np.full(len(run.tasks), NONE), np.full(len(run.tasks), -np.inf)
+    last, when = np.full(len(repeat.tasks), NONE), np.full(len(repeat.tasks), -np.inf)
     last[task[order]], when[task[order]] = source[order], handled[order]
     return last, when
 
 
-def _graphs_before(run: Run, time: Floats) -> tuple[Codes, Floats, Codes, Floats]:
+def _graphs_before(repeat: Repeat, time: Floats) -> tuple[Codes, Floats, Codes, Floats]:
     """Return for some times the last graph that had arrived, when, and what the client waited for before it.
 
     That is the task whose result the client learnt of last before it built the graph, and when the scheduler
     had handled that task; ``NONE`` and minus infinity where the client had not waited for anything.
     """
-    if not run.graphs:
+    if not repeat.graphs:
         nothing, never = np.full(len(time), NONE), np.full(len(time), -np.inf)
         return nothing, never, nothing, never
-    arrival = np.array([graph.received for graph in run.graphs])
-    begin = np.array([graph.begin for graph in run.graphs])
-    _, returned = run.calls.of_kind("sync")
+    arrival = np.array([graph.received for graph in repeat.graphs])
+    begin = np.array([graph.begin for graph in repeat.graphs])
+    _, returned = repeat.calls.of_kind("sync")
     learnt = _latest(np.sort(returned), begin + CLOCK_S)
-    source, handled = _handled_before(run, learnt + CLOCK_S)
+    source, handled = _handled_before(repeat, learnt + CLOCK_S)
     graph = np.searchsorted(arrival, time, side="right") - 1
     has = graph >= 0
     return (
@@ -192,15 +200,15 @@ def _graphs_before(run: Run, time: Floats) -> tuple[Codes, Floats, Codes, Floats
     )
 
 
-def _handled_before(run: Run, time: Floats) -> tuple[Codes, Floats]:
+def _handled_before(repeat: Repeat, time: Floats) -> tuple[Codes, Floats]:
     """Return for some times the last task whose end the scheduler had handled, and when it had.
 
     ``NONE`` and minus infinity where there is none.
     """
-    order = run.tasks.handled_order
-    position = np.searchsorted(run.tasks.handled[order], time, side="right") - 1
+    order = repeat.tasks.handled_order
+    position = np.searchsorted(repeat.tasks.handled[order], time, side="right") - 1
     task = np.append(order, NONE)[position]  # NONE is the last position, of what stands for no task
-    return task, np.append(run.tasks.handled, -np.inf)[task]
+    return task, np.append(repeat.tasks.handled, -np.inf)[task]
 
 
 def _latest(times: Floats, bound: Floats) -> Floats:

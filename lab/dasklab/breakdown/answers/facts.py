@@ -11,7 +11,7 @@ from dask.utils import key_split
 
 from dasklab.breakdown.model.arrays import floats
 from dasklab.breakdown.model.interval_sets import IntervalSets
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.records.recorder.process import RETRANSMITTED
 
 FASTER = 2.0  # x as fast: another network interface is worth a word
@@ -118,11 +118,11 @@ def _host(address: str) -> str:
     return address.rpartition("://")[2].rpartition(":")[0].strip("[]")
 
 
-def largest_results(run: Run) -> tuple[str, float]:
+def largest_results(repeat: Repeat) -> tuple[str, float]:
     """Return the kind of task whose results are largest together, and their bytes; each key counts once."""
-    nbytes = np.zeros(len(run.keys))
-    nbytes[run.tasks.key] = run.tasks.nbytes
-    names, code = np.unique(np.array(run.prefixes, dtype=object), return_inverse=True)
+    nbytes = np.zeros(len(repeat.keys))
+    nbytes[repeat.tasks.key] = repeat.tasks.nbytes
+    names, code = np.unique(np.array(repeat.prefixes, dtype=object), return_inverse=True)
     if not len(names):
         return "", 0.0
     total = np.bincount(code, nbytes)
@@ -130,22 +130,22 @@ def largest_results(run: Run) -> tuple[str, float]:
     return str(names[most]), float(total[most])
 
 
-def running_while_blocked(run: Run, worker: str, least_s: float) -> tuple[float, str]:
+def running_while_blocked(repeat: Repeat, worker: str, least_s: float) -> tuple[float, str]:
     """Return for how long a worker's event loop was blocked, and the kind of task that ran most of that time.
 
     Args:
         least_s: shorter busy intervals do not count.
     """
-    node = run.node(worker)
-    busy = run.busy
+    node = repeat.node(worker)
+    busy = repeat.busy
     long = (busy.member == node) & (busy.stop - busy.start >= least_s)
     blocked = IntervalSets(busy.member[long], busy.start[long], busy.stop[long])
-    ends = np.array([run.start]), np.array([run.stop])
+    ends = np.array([repeat.start]), np.array([repeat.stop])
     seconds = float(blocked.within(np.array([node]), *ends)[0])
-    mine = np.flatnonzero(run.tasks.worker == node)
-    beside = blocked.within(run.tasks.worker[mine], run.tasks.start[mine], run.tasks.stop[mine])
-    totals = np.bincount(run.prefix[mine], beside, 1)
+    mine = np.flatnonzero(repeat.tasks.worker == node)
+    beside = blocked.within(repeat.tasks.worker[mine], repeat.tasks.start[mine], repeat.tasks.stop[mine])
+    totals = np.bincount(repeat.prefix[mine], beside, 1)
     most = int(totals.argmax())
     if totals[most] <= seconds / 2:
         return seconds, ""
-    return seconds, run.prefixes[run.tasks.key[mine[run.prefix[mine] == most][0]]]
+    return seconds, repeat.prefixes[repeat.tasks.key[mine[repeat.prefix[mine] == most][0]]]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dasklab.breakdown.model.run import Graph, Run
+from dasklab.breakdown.model.repeat import Graph, Repeat
 
 
 @dataclass(frozen=True)
@@ -31,25 +31,26 @@ LEAST_S = 0.01  # a shorter stage is not worth a sentence
 
 @dataclass(frozen=True)
 class GraphTimes:
-    """Means over runs, of all graphs of each: tasks, bytes sent, seconds by the name of the stage."""
+    """Means over repeats, of all graphs of each: tasks, bytes sent, seconds by the name of the stage."""
 
     tasks: float
     nbytes: float
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def graph_times(runs: Sequence[Run]) -> GraphTimes | None:
-    """Return how long the graphs of runs took; None where nothing was recorded."""
-    graphs = [graph for run in runs for graph in run.graphs]
+def graph_times(repeats: Sequence[Repeat]) -> GraphTimes | None:
+    """Return how long the graphs of repeats took; None where nothing was recorded."""
+    graphs = [graph for repeat in repeats for graph in repeat.graphs]
     if not graphs:
         return None
     total = dict.fromkeys((stage.name for stage in GRAPH_STAGES), 0.0)
-    for run in runs:
-        for number, graph in enumerate(run.graphs):
-            # between two graphs of a run the client waited: only the first was built since the run's start
-            for name, seconds in _seconds(graph, run.start if number == 0 else graph.begin):
+    for repeat in repeats:
+        for number, graph in enumerate(repeat.graphs):
+            # between two graphs of a repeat the client waited: only the first was built since the repeat's
+            # start
+            for name, seconds in _seconds(graph, repeat.start if number == 0 else graph.begin):
                 total[name] += seconds
-    count = len(runs)
+    count = len(repeats)
     return GraphTimes(
         sum(graph.tasks for graph in graphs) / count,
         sum(graph.nbytes for graph in graphs) / count,

@@ -5,31 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Floats
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 
 LEAST_ALIKE = 5  # fewer tasks of a kind do not show what is usual
 SLOWER = 1.25  # a worker is slow if its tasks take this multiple of the median elsewhere
 
 
-def typical_seconds(run: Run) -> Floats:
+def typical_seconds(repeat: Repeat) -> Floats:
     """Return for each task the median length of its kind on other workers.
 
     It differs from the task's own length only on workers that are slower for most of what they ran, whatever
     its kind; a long task of its own does not make a worker slow.
     """
-    seconds = run.tasks.stop - run.tasks.start
+    seconds = repeat.tasks.stop - repeat.tasks.start
     elsewhere = np.full(len(seconds), np.nan)
     longest = np.full(len(seconds), np.nan)
-    order = np.lexsort((seconds, run.prefix))
-    for kind in np.split(order, np.flatnonzero(np.diff(run.prefix[order])) + 1):
-        _compare_kind(kind, run.tasks.worker[kind], seconds[kind], elsewhere, longest)
+    order = np.lexsort((seconds, repeat.prefix))
+    for kind in np.split(order, np.flatnonzero(np.diff(repeat.prefix[order])) + 1):
+        _compare_kind(kind, repeat.tasks.worker[kind], seconds[kind], elsewhere, longest)
     slow = [
         worker
-        for worker in run.workers
-        for mine in [(run.tasks.worker == worker) & ~np.isnan(elsewhere)]
+        for worker in repeat.workers
+        for mine in [(repeat.tasks.worker == worker) & ~np.isnan(elsewhere)]
         if _is_slow(seconds[mine], elsewhere[mine], longest[mine])
     ]
-    return np.where(np.isin(run.tasks.worker, slow) & ~np.isnan(elsewhere), elsewhere, seconds)
+    return np.where(np.isin(repeat.tasks.worker, slow) & ~np.isnan(elsewhere), elsewhere, seconds)
 
 
 def _compare_kind(rows: Codes, worker: Codes, seconds: Floats, elsewhere: Floats, longest: Floats) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.stages import STAGES
 
 
@@ -22,14 +22,14 @@ class StageLength:
     moves_with_link: bool
 
 
-def stage_lengths(runs: Sequence[Run]) -> Iterator[StageLength]:
+def stage_lengths(repeats: Sequence[Repeat]) -> Iterator[StageLength]:
     """Return the stages that were recorded, and in a last row all of them together."""
     stages = [
         (f"{stage.place.value}: {stage.title}", stage.begin, stage.end, stage.moves_with_link)
         for stage in STAGES
     ]
     for title, begin, end, moves_with_link in (*stages, ("together", STAGES[0].begin, STAGES[-1].end, True)):
-        parts = [run.tasks.stamps[end] - run.tasks.stamps[begin] for run in runs]
+        parts = [repeat.tasks.stamps[end] - repeat.tasks.stamps[begin] for repeat in repeats]
         lengths = np.concatenate([np.zeros(0), *parts])
         lengths = lengths[~np.isnan(lengths)]
         if len(lengths):

@@ -1,7 +1,7 @@
 """Time breakdowns summed up by cause and place, of all threads and of the critical path; differences.
 
 Seconds of the breakdown are shares of the thread-seconds that existed, so they add up to the makespan, as
-do those of the critical path. Over several runs they are means.
+do those of the critical path. Over several repeats they are means.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dasklab.breakdown.answers.replay import Replay, mean, replay
 from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.model.causes import BUSY, LINK, MESSAGE, PLACEMENT, WIRE, Bottleneck, Cause
 from dasklab.breakdown.model.intervals import seconds_by
-from dasklab.breakdown.model.run import SCHEDULER, Run
+from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 
 Label = TypeVar("Label", bound=Hashable)  # a cause or a bottleneck
 ByCause = Mapping[tuple[Cause, str], float]
@@ -31,11 +31,11 @@ Ranked = list[tuple[Bottleneck, str, float]]
 
 @dataclass(frozen=True)
 class Summary:
-    """Means over runs, in seconds, by cause (or bottleneck) and place."""
+    """Means over repeats, in seconds, by cause (or bottleneck) and place."""
 
     makespan_s: float
     threads: int
-    runs: int
+    repeats: int
     breakdown: ByCause = field(default_factory=dict)
     path: ByCause = field(default_factory=dict)
     bottlenecks: ByBottleneck = field(default_factory=dict)
@@ -116,37 +116,37 @@ class Difference:
         ]
 
 
-def summarise(runs: Sequence[Run]) -> Summary:
-    """Return the mean of several runs of the same work."""
+def summarise(repeats: Sequence[Repeat]) -> Summary:
+    """Return the mean of several repeats of the same work."""
     breakdown: defaultdict[tuple[Cause, str], float] = defaultdict(float)
     path: defaultdict[tuple[Cause, str], float] = defaultdict(float)
     blamed: defaultdict[tuple[Bottleneck, str], float] = defaultdict(float)
-    for run in runs:
-        intervals = break_down(run)
-        weight = run.makespan / max(1e-9, float(intervals.seconds.sum()))
-        _add(breakdown, seconds_by(intervals, run.places), weight / len(runs))
-        intervals = critical_path(run)
-        _add(path, seconds_by(intervals, run.places), 1 / len(runs))
-        _add(blamed, bottlenecks(run, intervals), 1 / len(runs))
+    for repeat in repeats:
+        intervals = break_down(repeat)
+        weight = repeat.makespan / max(1e-9, float(intervals.seconds.sum()))
+        _add(breakdown, seconds_by(intervals, repeat.places), weight / len(repeats))
+        intervals = critical_path(repeat)
+        _add(path, seconds_by(intervals, repeat.places), 1 / len(repeats))
+        _add(blamed, bottlenecks(repeat, intervals), 1 / len(repeats))
     return Summary(
-        makespan_s=sum(run.makespan for run in runs) / max(1, len(runs)),
-        threads=sum(runs[0].threads.values()) if runs else 0,
-        runs=len(runs),
+        makespan_s=sum(repeat.makespan for repeat in repeats) / max(1, len(repeats)),
+        threads=sum(repeats[0].threads.values()) if repeats else 0,
+        repeats=len(repeats),
         breakdown=breakdown,
         path=path,
         bottlenecks=blamed,
-        moved_bytes=sum(map(moved_bytes, runs)) / max(1, len(runs)),
-        replayed=mean([replay(run) for run in runs]),
-        graphs=graph_times(runs),
+        moved_bytes=sum(map(moved_bytes, repeats)) / max(1, len(repeats)),
+        replayed=mean([replay(repeat) for repeat in repeats]),
+        graphs=graph_times(repeats),
     )
 
 
-def moved_bytes(run: Run, worker: str | None = None) -> float:
+def moved_bytes(repeat: Repeat, worker: str | None = None) -> float:
     """Return the bytes that workers fetched from each other (or one of them), as Dask estimates them."""
     if worker is None:
-        return float(run.moved.sum())
-    node = run.node(worker)
-    return float(run.moved[(run.fetches.receiver == node) | (run.fetches.sender == node)].sum())
+        return float(repeat.moved.sum())
+    node = repeat.node(worker)
+    return float(repeat.moved[(repeat.fetches.receiver == node) | (repeat.fetches.sender == node)].sum())
 
 
 def without_places(cells: Mapping[tuple[Label, str], float]) -> dict[Label, float]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.causes import BUILD, GATHER, PLAN, RESULT, SCATTER, UPLOAD, USER, Cause
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 
 Span = tuple[Floats, Floats]
 
@@ -24,33 +24,35 @@ Span = tuple[Floats, Floats]
 class ClientTime:
     """The client's causes over time."""
 
-    run: Run
+    repeat: Repeat
 
     @cached_property
     def spans(self) -> dict[Cause, Span]:
         """When each cause may apply, the most specific one first."""
-        run = self.run
+        repeat = self.repeat
         begin, departure, arrival, ready = (
             np.array(column, float).reshape(-1)
             for column in (
-                [graph.begin for graph in run.graphs],
-                [graph.sent for graph in run.graphs],
-                [graph.received for graph in run.graphs],
-                [graph.received + graph.materialise + graph.order + graph.state for graph in run.graphs],
+                [graph.begin for graph in repeat.graphs],
+                [graph.sent for graph in repeat.graphs],
+                [graph.received for graph in repeat.graphs],
+                [graph.received + graph.materialise + graph.order + graph.state for graph in repeat.graphs],
             )
         )
         return {
-            SCATTER: run.calls.of_kind("scatter"),
-            GATHER: run.calls.of_kind("gather"),
+            SCATTER: repeat.calls.of_kind("scatter"),
+            GATHER: repeat.calls.of_kind("gather"),
             PLAN: (arrival, ready),
             UPLOAD: (departure, arrival),
             BUILD: (begin, departure),
-            RESULT: run.calls.of_kind("sync", "wait") if len(run.calls.start) else self._after_last_task(),
+            RESULT: repeat.calls.of_kind("sync", "wait")
+            if len(repeat.calls.start)
+            else self._after_last_task(),
         }
 
     def _after_last_task(self) -> Span:
-        last = self.run.tasks.handled.max(initial=-np.inf)
-        return np.array([last]), np.array([self.run.stop])
+        last = self.repeat.tasks.handled.max(initial=-np.inf)
+        return np.array([last]), np.array([self.repeat.stop])
 
     @cached_property
     def changes(self) -> Floats:

@@ -16,7 +16,7 @@ from dasklab.breakdown.assign.client_time import ClientTime
 from dasklab.breakdown.model.arrays import Codes, Floats, expand
 from dasklab.breakdown.model.causes import CAUSES, NOTHING, PLAN, QUEUE
 from dasklab.breakdown.model.intervals import Windows
-from dasklab.breakdown.model.run import CLIENT_CODE, NONE, SCHEDULER_CODE, Run
+from dasklab.breakdown.model.repeat import CLIENT_CODE, NONE, SCHEDULER_CODE, Repeat
 from dasklab.breakdown.model.steps import Steps, value_at
 
 IDLE, BY_CLIENT = -1, -2  # kinds of gaps on a path that are not the arrival of a graph
@@ -24,9 +24,9 @@ IDLE, BY_CLIENT = -1, -2  # kinds of gaps on a path that are not the arrival of 
 
 @dataclass(frozen=True)
 class IdleReasons:
-    """Answers for one run why threads were idle."""
+    """Answers for one repeat why threads were idle."""
 
-    run: Run
+    repeat: Repeat
 
     def explain(self, windows: Windows, rows: Codes, worker: Codes, start: Floats, stop: Floats) -> None:
         """Add idle time to some windows.
@@ -37,7 +37,7 @@ class IdleReasons:
         """
         index, start, stop = self._split(start, stop)
         rows, worker = rows[index], worker[index]
-        unfinished, queued = value_at(self.run.unfinished, start), value_at(self.run.queued, start)
+        unfinished, queued = value_at(self.repeat.unfinished, start), value_at(self.repeat.queued, start)
         crowded = self._most_crowded(worker, start)
         is_client, has_crowded = unfinished == 0, crowded != NONE
         is_queue = ~is_client & (has_crowded | (queued > 0))
@@ -59,7 +59,7 @@ class IdleReasons:
         rows, low, high = np.arange(len(kind)), windows.low, windows.high
         idle = rows[kind == IDLE]
         self.explain(windows, idle, np.full(len(idle), NONE), low[idle], high[idle])
-        arrival = np.array([*(graph.received for graph in self.run.graphs), np.inf])[np.maximum(kind, -1)]
+        arrival = np.array([*(graph.received for graph in self.repeat.graphs), np.inf])[np.maximum(kind, -1)]
         arrival = np.clip(np.where(kind >= 0, arrival, np.inf), low, high)
         client = rows[kind != IDLE]
         index, start, stop = self._split(low[client], arrival[client])
@@ -75,7 +75,7 @@ class IdleReasons:
 
     @cached_property
     def client(self) -> ClientTime:
-        return ClientTime(self.run)
+        return ClientTime(self.repeat)
 
     def _split(self, start: Floats, stop: Floats) -> tuple[Codes, Floats, Floats]:
         """Cut intervals where a reason changes: the interval that each piece is of, and its ends."""
@@ -94,22 +94,23 @@ class IdleReasons:
     def _changes(self) -> Floats:
         """Times at which a reason may change: what is unfinished or queued, and which workers are crowded."""
         steps = [
-            Steps(s.time, (s.value > 0).astype(np.int64)) for s in (self.run.unfinished, self.run.queued)
+            Steps(s.time, (s.value > 0).astype(np.int64))
+            for s in (self.repeat.unfinished, self.repeat.queued)
         ]
         steps += [
             Steps(load.time, (load.value > self._threads(worker)).astype(np.int64))
-            for worker, load in self.run.load.items()
+            for worker, load in self.repeat.load.items()
         ]
         changed = [step.time[np.diff(step.value, prepend=0) != 0] for step in steps]
         return np.unique(np.concatenate([*changed, self.client.changes]))
 
     def _threads(self, worker: int) -> int:
-        return self.run.threads[self.run.places.nodes[worker]]
+        return self.repeat.threads[self.repeat.places.nodes[worker]]
 
     def _most_crowded(self, worker: Codes, time: Floats) -> Codes:
         """Return the other worker with most tasks beyond its threads; ``NONE`` if there is none."""
         most, place = np.zeros(len(time), np.int64), np.full(len(time), NONE)
-        for other, load in self.run.load.items():
+        for other, load in self.repeat.load.items():
             excess = value_at(load, time) - self._threads(other)
             more = (excess > most) & (worker != other)
             most, place = np.where(more, excess, most), np.where(more, other, place)

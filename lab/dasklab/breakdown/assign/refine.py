@@ -38,13 +38,13 @@ from dasklab.breakdown.model.causes import (
     Cause,
 )
 from dasklab.breakdown.model.intervals import NO_TASK, TICK_S, Intervals, concatenate
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 
 # while a task uses no CPU, others hold the interpreter if the rest of its process uses or waits for this many
 # CPUs, and the process uses at least so many
 BUSY_PROCESS, LEAST_WORK = 0.7, 0.2
 AT_NODES = (COMPUTE, LAG, LOOP, LOGIC, SERIALISE)  # causes whose place is one process
-Seconds = Callable[[Run, Intervals], Floats]
+Seconds = Callable[[Repeat, Intervals], Floats]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Division:
     seconds: Seconds
 
 
-def refine(run: Run, intervals: Intervals, worker: Codes | None = None) -> Intervals:
+def refine(repeat: Repeat, intervals: Intervals, worker: Codes | None = None) -> Intervals:
     """Apply all rules.
 
     Args:
@@ -69,7 +69,7 @@ def refine(run: Run, intervals: Intervals, worker: Codes | None = None) -> Inter
     stop, parts = intervals.stop.copy(), []
     for division in DIVISIONS:
         rows = np.flatnonzero(intervals.is_cause(*division.of) & (left > TICK_S))
-        moved = np.minimum(division.seconds(run, context.select(rows)), left[rows])
+        moved = np.minimum(division.seconds(repeat, context.select(rows)), left[rows])
         some = moved > TICK_S
         rows, moved = rows[some], moved[some]
         part = intervals.select(rows)
@@ -81,107 +81,107 @@ def refine(run: Run, intervals: Intervals, worker: Codes | None = None) -> Inter
     return concatenate([rest, *parts]).in_order()
 
 
-def _computed_before(run: Run, intervals: Intervals) -> Floats:
-    return np.where(np.isin(intervals.task, run.evidence.again), intervals.seconds, 0.0)
+def _computed_before(repeat: Repeat, intervals: Intervals) -> Floats:
+    return np.where(np.isin(intervals.task, repeat.evidence.again), intervals.seconds, 0.0)
 
 
-def _locks(run: Run, intervals: Intervals) -> Floats:
-    return run.evidence.locks.within(intervals.task, intervals.start, intervals.stop)
+def _locks(repeat: Repeat, intervals: Intervals) -> Floats:
+    return repeat.evidence.locks.within(intervals.task, intervals.start, intervals.stop)
 
 
-def _holding(run: Run, intervals: Intervals) -> Floats:
-    return run.evidence.holding.within(intervals.task, intervals.start, intervals.stop)
+def _holding(repeat: Repeat, intervals: Intervals) -> Floats:
+    return repeat.evidence.holding.within(intervals.task, intervals.start, intervals.stop)
 
 
-def _nested(run: Run, intervals: Intervals) -> Floats:
-    return run.evidence.nested.within(intervals.task, intervals.start, intervals.stop)
+def _nested(repeat: Repeat, intervals: Intervals) -> Floats:
+    return repeat.evidence.nested.within(intervals.task, intervals.start, intervals.stop)
 
 
-def _collections(run: Run, intervals: Intervals) -> Floats:
-    return run.evidence.collections.within(intervals.place, intervals.start, intervals.stop)
+def _collections(repeat: Repeat, intervals: Intervals) -> Floats:
+    return repeat.evidence.collections.within(intervals.place, intervals.start, intervals.stop)
 
 
-def _actors(run: Run, intervals: Intervals) -> Floats:
-    return run.evidence.actors.within(np.zeros(len(intervals), np.int64), intervals.start, intervals.stop)
+def _actors(repeat: Repeat, intervals: Intervals) -> Floats:
+    return repeat.evidence.actors.within(np.zeros(len(intervals), np.int64), intervals.start, intervals.stop)
 
 
-def _paused(run: Run, intervals: Intervals) -> Floats:
+def _paused(repeat: Repeat, intervals: Intervals) -> Floats:
     """Idle time of threads: here the lane is the node of the thread's worker."""
-    return run.evidence.paused.within(intervals.lane, intervals.start, intervals.stop)
+    return repeat.evidence.paused.within(intervals.lane, intervals.start, intervals.stop)
 
 
-def _starved(run: Run, intervals: Intervals) -> Floats:
+def _starved(repeat: Repeat, intervals: Intervals) -> Floats:
     """Time for which threads that could run waited for a CPU.
 
     The kernel counts it for the event loop, and for all other threads of a process together: a computing
     task has the share of one of its worker's threads. A task that is handed from the event loop to a thread,
     or back, waits for either.
     """
-    _, waiting, loop_waiting = _cpu(run, intervals)
-    threads = np.array([run.threads.get(name, 1) for name in run.places.nodes], float)
+    _, waiting, loop_waiting = _cpu(repeat, intervals)
+    threads = np.array([repeat.threads.get(name, 1) for name in repeat.places.nodes], float)
     computing = intervals.is_cause(COMPUTE)
     at_node = computing | intervals.is_cause(LAG)
     own = waiting / threads[np.where(at_node, intervals.place, 0)]
     handed_over = np.where(intervals.is_cause(LAG), np.maximum(own, loop_waiting), loop_waiting)
-    blocked = _without_cpu(run, intervals)
+    blocked = _without_cpu(repeat, intervals)
     # figures are sampled four times a second: where they explain most of the time, they explain it all
     own = np.where(own > blocked / 2, blocked, own)
     return np.where(computing, own, handed_over)
 
 
-def _interpreter(run: Run, intervals: Intervals) -> Floats:
-    cpu, waiting, loop_waiting = _cpu(run, intervals)
-    idle = _idle(run, intervals)
+def _interpreter(repeat: Repeat, intervals: Intervals) -> Floats:
+    cpu, waiting, loop_waiting = _cpu(repeat, intervals)
+    idle = _idle(repeat, intervals)
     others = cpu + waiting + loop_waiting - (intervals.seconds - idle)
     crowded = others > BUSY_PROCESS * idle
     works = cpu > LEAST_WORK * intervals.seconds  # else it only waits for a CPU to do very little
-    return np.where(crowded & works, _blocked(run, intervals), 0.0)
+    return np.where(crowded & works, _blocked(repeat, intervals), 0.0)
 
 
-def _external(run: Run, intervals: Intervals) -> Floats:
-    return np.where(_waiting_is_known(run, intervals), _not_for_the_interpreter(run, intervals), 0.0)
+def _external(repeat: Repeat, intervals: Intervals) -> Floats:
+    return np.where(_waiting_is_known(repeat, intervals), _not_for_the_interpreter(repeat, intervals), 0.0)
 
 
-def _external_or_starved(run: Run, intervals: Intervals) -> Floats:
-    return np.where(_waiting_is_known(run, intervals), 0.0, _not_for_the_interpreter(run, intervals))
+def _external_or_starved(repeat: Repeat, intervals: Intervals) -> Floats:
+    return np.where(_waiting_is_known(repeat, intervals), 0.0, _not_for_the_interpreter(repeat, intervals))
 
 
-def _not_for_the_interpreter(run: Run, intervals: Intervals) -> Floats:
-    return _blocked(run, intervals) - _interpreter(run, intervals)
+def _not_for_the_interpreter(repeat: Repeat, intervals: Intervals) -> Floats:
+    return _blocked(repeat, intervals) - _interpreter(repeat, intervals)
 
 
-def _waiting_is_known(run: Run, intervals: Intervals) -> Bools:
+def _waiting_is_known(repeat: Repeat, intervals: Intervals) -> Bools:
     """Return whether the system of each interval's process says for how long it waited for a CPU."""
-    unknown = [node for node, use in run.evidence.cpu.items() if np.isnan(use.waiting_s).any()]
+    unknown = [node for node, use in repeat.evidence.cpu.items() if np.isnan(use.waiting_s).any()]
     return ~np.isin(intervals.place, unknown)
 
 
-def _blocked(run: Run, intervals: Intervals) -> Floats:
+def _blocked(repeat: Repeat, intervals: Intervals) -> Floats:
     """Return for how long computing tasks used no CPU, although none was missing."""
-    return np.maximum(0.0, _without_cpu(run, intervals) - _starved(run, intervals))
+    return np.maximum(0.0, _without_cpu(repeat, intervals) - _starved(repeat, intervals))
 
 
-def _without_cpu(run: Run, intervals: Intervals) -> Floats:
+def _without_cpu(repeat: Repeat, intervals: Intervals) -> Floats:
     """Return for how long computing tasks used no CPU and did not wait for locks or tasks of their own."""
-    explained = sum(rule(run, intervals) for rule in (_locks, _holding, _nested))
-    return np.maximum(0.0, _idle(run, intervals) - explained)
+    explained = sum(rule(repeat, intervals) for rule in (_locks, _holding, _nested))
+    return np.maximum(0.0, _idle(repeat, intervals) - explained)
 
 
-def _idle(run: Run, intervals: Intervals) -> Floats:
+def _idle(repeat: Repeat, intervals: Intervals) -> Floats:
     """Return for how long the tasks of some intervals used no CPU."""
-    share = run.evidence.idle_share
+    share = repeat.evidence.idle_share
     if not len(share):
         return np.zeros(len(intervals))
     return np.where(intervals.task == NO_TASK, 0.0, share[intervals.task]) * intervals.seconds
 
 
-def _cpu(run: Run, intervals: Intervals) -> tuple[Floats, Floats, Floats]:
+def _cpu(repeat: Repeat, intervals: Intervals) -> tuple[Floats, Floats, Floats]:
     """Return what each interval's process used of CPUs meanwhile, and what it waited for (see ``CpuUse``).
 
     A wait that is not known is 0 here: ``_waiting_is_known`` says where.
     """
     figures = np.zeros((3, len(intervals)))
-    for node, use in run.evidence.cpu.items():
+    for node, use in repeat.evidence.cpu.items():
         mine = np.flatnonzero(intervals.place == node)
         figures[:, mine] = use.between(intervals.start[mine], intervals.stop[mine])
     return figures[0], np.nan_to_num(figures[1]), np.nan_to_num(figures[2])

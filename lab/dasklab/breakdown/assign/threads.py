@@ -1,4 +1,4 @@
-"""The time breakdown: every second of every thread of a run, from start to end, with exactly one cause."""
+"""The time breakdown: every second of every thread of a repeat, from start to end, with exactly one cause."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dasklab.breakdown.assign.timeline import explain_before, origins
 from dasklab.breakdown.model.arrays import Codes, Floats, running_max
 from dasklab.breakdown.model.causes import COMPUTE, DISK
 from dasklab.breakdown.model.intervals import Intervals, Windows, concatenate
-from dasklab.breakdown.model.run import NONE, Run
+from dasklab.breakdown.model.repeat import NONE, Repeat
 
 
-def break_down(run: Run) -> Intervals:
+def break_down(repeat: Repeat) -> Intervals:
     """Return the intervals of all threads: without gaps and without overlaps, sorted.
 
     ``lane`` is the thread's position in ``run.thread_rows``. A thread exists while its worker is in the
     cluster.
     """
-    tasks, (lane, threads) = run.tasks, run.thread_rows
-    worker = np.array([run.node(name) for name, _ in threads], np.int64)
-    appears, ends = existence(run)
+    tasks, (lane, threads) = repeat.tasks, repeat.thread_rows
+    worker = np.array([repeat.node(name) for name, _ in threads], np.int64)
+    appears, ends = existence(repeat)
     task = np.lexsort((tasks.start, lane))
     lane = lane[task]
     low, high = appears[lane], ends[lane]
@@ -33,40 +33,44 @@ def break_down(run: Run) -> Intervals:
     computing.add(np.arange(len(task)), start, tasks.stop[task], COMPUTE, tasks.worker[task])
     last = appears.copy()
     np.maximum.at(last, lane, stop)
-    parts = [computing.intervals(), _before(run, task, free, start, lane), _after(run, worker, last, ends)]
-    return refine(run, concatenate(parts), worker)
+    parts = [
+        computing.intervals(),
+        _before(repeat, task, free, start, lane),
+        _after(repeat, worker, last, ends),
+    ]
+    return refine(repeat, concatenate(parts), worker)
 
 
-def existence(run: Run) -> tuple[Floats, Floats]:
-    """Return from when until when each thread existed, within the run."""
+def existence(repeat: Repeat) -> tuple[Floats, Floats]:
+    """Return from when until when each thread existed, within the repeat."""
     joined, left = (
-        np.array([moments.get(name, default) for name, _ in run.thread_rows[1]], float)
-        for moments, default in ((run.joined, run.start), (run.left, run.stop))
+        np.array([moments.get(name, default) for name, _ in repeat.thread_rows[1]], float)
+        for moments, default in ((repeat.joined, repeat.start), (repeat.left, repeat.stop))
     )
-    appears = np.clip(joined, run.start, run.stop)
-    return appears, np.clip(left, appears, run.stop)
+    appears = np.clip(joined, repeat.start, repeat.stop)
+    return appears, np.clip(left, appears, repeat.stop)
 
 
-def _before(run: Run, task: Codes, start: Floats, stop: Floats, lane: Codes) -> Intervals:
+def _before(repeat: Repeat, task: Codes, start: Floats, stop: Floats, lane: Codes) -> Intervals:
     """Explain the gaps before tasks: idle until the task's timeline begins, then the timeline."""
     gap = stop > start
     task, start, stop, lane = task[gap], start[gap], stop[gap], lane[gap]
-    begin = np.clip(origins(run).begin[task], start, stop)
+    begin = np.clip(origins(repeat).begin[task], start, stop)
     # Dask reports only how long a disk took for a task: it is the last part of the timeline
-    read = np.maximum(begin, stop - run.tasks.disk_s[task])
-    rows, worker = np.arange(len(task)), run.tasks.worker[task]
+    read = np.maximum(begin, stop - repeat.tasks.disk_s[task])
+    rows, worker = np.arange(len(task)), repeat.tasks.worker[task]
     idle = Windows(task, start, begin, lane)
-    IdleReasons(run).explain(idle, rows, worker, start, begin)
+    IdleReasons(repeat).explain(idle, rows, worker, start, begin)
     waiting = Windows(task, begin, read, lane)
-    explain_before(run, waiting)
+    explain_before(repeat, waiting)
     disk = Windows(task, read, stop, lane)
     disk.add(rows, read, stop, DISK, worker)
     return concatenate([idle.intervals(), waiting.intervals(), disk.intervals()])
 
 
-def _after(run: Run, worker: Codes, start: Floats, stop: Floats) -> Intervals:
+def _after(repeat: Repeat, worker: Codes, start: Floats, stop: Floats) -> Intervals:
     """Explain the end of each thread, after its last task."""
     rows = np.arange(len(worker))
     windows = Windows(np.full(len(worker), NONE), start, stop, rows)
-    IdleReasons(run).explain(windows, rows, worker, start, stop)
+    IdleReasons(repeat).explain(windows, rows, worker, start, stop)
     return windows.intervals()

@@ -9,7 +9,7 @@ import numpy as np
 from dasklab.breakdown.assign.transfers import explain_data, split
 from dasklab.breakdown.model.arrays import Codes, Floats, Mask
 from dasklab.breakdown.model.intervals import Windows
-from dasklab.breakdown.model.run import NONE, SCHEDULER_CODE, Run
+from dasklab.breakdown.model.repeat import NONE, SCHEDULER_CODE, Repeat
 from dasklab.breakdown.model.stages import (
     CHOICE,
     Process,
@@ -47,83 +47,83 @@ class Walk:
         return moved, self.begin, stop
 
 
-def origins(run: Run) -> Origins:
+def origins(repeat: Repeat) -> Origins:
     """Find where each task's timeline begins."""
-    walk = Walk(run.tasks.start)
+    walk = Walk(repeat.tasks.start)
     for stage in stages_before_start():
-        walk.back_to(run.tasks.stamps[stage.begin])
-    trigger = _triggers(run)
+        walk.back_to(repeat.tasks.stamps[stage.begin])
+    trigger = _triggers(repeat)
     has = trigger != NONE
-    walk.back_to(np.where(has, run.tasks.stamps[CHOICE.begin][trigger], np.nan))
+    walk.back_to(np.where(has, repeat.tasks.stamps[CHOICE.begin][trigger], np.nan))
     for stage in stages_after_stop():
-        walk.back_to(np.where(has, run.tasks.stamps[stage.begin][trigger], np.nan))
+        walk.back_to(np.where(has, repeat.tasks.stamps[stage.begin][trigger], np.nan))
     return Origins(walk.begin, trigger)
 
 
-def _triggers(run: Run) -> Codes:
+def _triggers(repeat: Repeat) -> Codes:
     """Return the trigger of each task, unless it is the task itself or the choice was not recorded."""
-    itself = run.tasks.trigger == np.arange(len(run.tasks))
-    return np.where(itself | np.isnan(run.tasks.stamps[CHOICE.end]), NONE, run.tasks.trigger)
+    itself = repeat.tasks.trigger == np.arange(len(repeat.tasks))
+    return np.where(itself | np.isnan(repeat.tasks.stamps[CHOICE.end]), NONE, repeat.tasks.trigger)
 
 
-def report_begins(run: Run) -> Floats:
+def report_begins(repeat: Repeat) -> Floats:
     """Find for each task where the walk back from its handled report ends: at the end of the task."""
-    walk = Walk(run.tasks.handled)
+    walk = Walk(repeat.tasks.handled)
     for stage in stages_after_stop():
-        walk.back_to(run.tasks.stamps[stage.begin])
+        walk.back_to(repeat.tasks.stamps[stage.begin])
     return walk.begin
 
 
-def explain_before(run: Run, windows: Windows) -> None:
+def explain_before(repeat: Repeat, windows: Windows) -> None:
     """Add to each window the timeline of its task up to the task's start, as far as it lies within."""
     task = windows.task
     rows = np.arange(len(task))
-    walk = Walk(run.tasks.start[task])
+    walk = Walk(repeat.tasks.start[task])
     for stage in stages_before_start():
-        _step(run, windows, rows, task, stage, walk)
-    trigger = _triggers(run)[task]
+        _step(repeat, windows, rows, task, stage, walk)
+    trigger = _triggers(repeat)[task]
     has = trigger != NONE
-    moved, start, stop = walk.back_to(np.where(has, run.tasks.stamps[CHOICE.begin][trigger], np.nan))
+    moved, start, stop = walk.back_to(np.where(has, repeat.tasks.stamps[CHOICE.begin][trigger], np.nan))
     scheduler = np.full(moved.sum(), SCHEDULER_CODE)
     windows.add(rows[moved], start[moved], stop[moved], CHOICE.causes[0], scheduler)
     after = Walk(walk.begin[has])
     for stage in stages_after_stop():
-        _step(run, windows, rows[has], trigger[has], stage, after)
+        _step(repeat, windows, rows[has], trigger[has], stage, after)
 
 
-def explain_after(run: Run, windows: Windows) -> None:
+def explain_after(repeat: Repeat, windows: Windows) -> None:
     """Add to each window what happened from the end of its task until the window's end."""
     walk = Walk(windows.high)
     for stage in stages_after_stop():
-        _step(run, windows, np.arange(len(windows.high)), windows.task, stage, walk)
+        _step(repeat, windows, np.arange(len(windows.high)), windows.task, stage, walk)
 
 
-def _step(run: Run, windows: Windows, rows: Codes, task: Codes, stage: Stage, walk: Walk) -> None:
+def _step(repeat: Repeat, windows: Windows, rows: Codes, task: Codes, stage: Stage, walk: Walk) -> None:
     """Go back through one stage, and add its time to the windows.
 
     Args:
         rows: windows, one for each walk.
         task: the tasks whose stages these are; not those of the windows, where they triggered them.
     """
-    moved, start, stop = walk.back_to(run.tasks.stamps[stage.begin][task])
+    moved, start, stop = walk.back_to(repeat.tasks.stamps[stage.begin][task])
     rows, task, start, stop = rows[moved], task[moved], start[moved], stop[moved]
-    worker = run.tasks.worker[task]
+    worker = repeat.tasks.worker[task]
     scheduler = np.full(len(task), SCHEDULER_CODE)
     place, peer = (scheduler, worker) if stage.place is Process.SCHEDULER else (worker, scheduler)
     if stage.rule is Rule.WHOLE:
         windows.add(rows, start, stop, stage.causes[0], place)
     elif stage.rule is Rule.DATA:
-        explain_data(run, windows, rows, start, stop)
+        explain_data(repeat, windows, rows, start, stop)
     elif stage.rule is Rule.HELD:
         late, timer = stage.causes
-        free = np.minimum(np.fmax(start, run.tasks.stamps[stage.due][task]), stop)
+        free = np.minimum(np.fmax(start, repeat.tasks.stamps[stage.due][task]), stop)
         timer_start = np.minimum(free, np.maximum(start, free - TIMER_S))
         windows.add(rows, free, stop, late, place)
         windows.add(rows, timer_start, free, timer, place)
         windows.add(rows, start, timer_start, late, place)
     else:
         sender_cause, wire, receiver_cause = stage.causes
-        parts = split(run, peer, place, start, stop)
+        parts = split(repeat, peer, place, start, stop)
         windows.add(rows, start, parts.left, sender_cause, peer)
-        windows.add(rows, parts.left, parts.taken_up, wire, run.places.pair(place, peer))
+        windows.add(rows, parts.left, parts.taken_up, wire, repeat.places.pair(place, peer))
         windows.add(rows, parts.taken_up, stop, receiver_cause, place)

@@ -16,7 +16,7 @@ import numpy as np
 from dasklab.breakdown.model.arrays import Codes, Floats, Mask, expand, least_before, pairs
 from dasklab.breakdown.model.causes import LAG, PEER, RECEIVED, SERIALISE, WIRE, Cause
 from dasklab.breakdown.model.intervals import NO_TASK, Intervals, Windows
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Split:
 
 
 def split(
-    run: Run,
+    repeat: Repeat,
     source: Codes,
     target: Codes,
     start: Floats,
@@ -41,8 +41,8 @@ def split(
     Args:
         first, last: when packets showed the bytes on the wire; NaN, or nothing, where no capture did.
     """
-    _, idle = run.busy.around(source, start)
-    free, _ = run.busy.around(target, stop)
+    _, idle = repeat.busy.around(source, start)
+    free, _ = repeat.busy.around(target, stop)
     if first is not None:
         idle = np.where(np.isnan(first), idle, first)
     if last is not None:
@@ -51,24 +51,24 @@ def split(
     return Split(np.minimum(np.maximum(start, np.minimum(idle, stop)), taken_up), taken_up)
 
 
-def explain_data(run: Run, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
+def explain_data(repeat: Repeat, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
     """Add the intervals of a wait for data to some windows.
 
     Args:
         rows: the windows; each belongs to a task.
         start, stop: when the task had arrived and when all its data was there.
     """
-    question, fetch = _fetches_of(run, windows.task[rows])
-    order = np.lexsort((-run.fetches.stop[fetch], question))
+    question, fetch = _fetches_of(repeat, windows.task[rows])
+    order = np.lexsort((-repeat.fetches.stop[fetch], question))
     question, fetch = question[order], fetch[order]
     low, high = start[question], stop[question]
-    begin = least_before(question, run.fetches.start[fetch], high)
-    end = np.maximum(low, run.fetches.stop[fetch])
-    explain_fetches(run, windows, rows[question], fetch, low, np.minimum(begin, end))
+    begin = least_before(question, repeat.fetches.start[fetch], high)
+    end = np.maximum(low, repeat.fetches.stop[fetch])
+    explain_fetches(repeat, windows, rows[question], fetch, low, np.minimum(begin, end))
     earliest = stop.copy()
-    np.minimum.at(earliest, question, run.fetches.start[fetch])
+    np.minimum.at(earliest, question, repeat.fetches.start[fetch])
     _explain_rest(
-        run,
+        repeat,
         windows,
         np.concatenate([rows[question], rows]),
         np.concatenate([end, start]),
@@ -77,13 +77,13 @@ def explain_data(run: Run, windows: Windows, rows: Codes, start: Floats, stop: F
 
 
 def explain_fetches(
-    run: Run, windows: Windows, rows: Codes, fetch: Codes, start: Floats, stop: Floats
+    repeat: Repeat, windows: Windows, rows: Codes, fetch: Codes, start: Floats, stop: Floats
 ) -> None:
     """Add the stages of fetches to some windows, as far as they lie between two moments."""
-    fetches = run.fetches
+    fetches = repeat.fetches
     receiver, sender = fetches.receiver[fetch], fetches.sender[fetch]
     begin, end = fetches.start[fetch], fetches.stop[fetch]
-    incoming, outgoing = run.places.pair(receiver, sender), run.places.pair(sender, receiver)
+    incoming, outgoing = repeat.places.pair(receiver, sender), repeat.places.pair(sender, receiver)
     busy = fetches.busy[fetch]
 
     def add(first: Floats, last: Floats, cause: Cause, place: Codes, some: Mask = ~busy) -> None:
@@ -95,77 +95,77 @@ def explain_fetches(
     served = np.clip(np.fmax(fetches.serve_start[fetch], begin), begin, end)
     packed = np.minimum(served + fetches.serialise_s[fetch], end)
     complete = np.maximum(packed, end - fetches.deserialise_s[fetch])
-    request = split(run, receiver, sender, begin, served)
+    request = split(repeat, receiver, sender, begin, served)
     add(begin, request.left, RECEIVED, outgoing)
     add(request.left, request.taken_up, WIRE, outgoing)
     add(request.taken_up, served, PEER, outgoing)
     add(served, packed, SERIALISE, sender)
-    data = split(run, sender, receiver, packed, complete, fetches.first[fetch], fetches.last[fetch])
+    data = split(repeat, sender, receiver, packed, complete, fetches.first[fetch], fetches.last[fetch])
     add(packed, data.left, PEER, incoming)
     add(data.left, data.taken_up, WIRE, incoming)
     add(data.taken_up, complete, RECEIVED, incoming)
     add(complete, end, SERIALISE, receiver)
 
 
-def fetch_stages(run: Run) -> tuple[Intervals, Codes]:
+def fetch_stages(repeat: Repeat) -> tuple[Intervals, Codes]:
     """Return the stages of all fetches, in the order of the fetches.
 
     Returns:
         The intervals; where those of each fetch begin, and at last their number.
     """
-    rows = np.arange(len(run.fetches))
-    start, stop = run.fetches.start, run.fetches.stop
+    rows = np.arange(len(repeat.fetches))
+    start, stop = repeat.fetches.start, repeat.fetches.stop
     windows = Windows(np.full(len(rows), NO_TASK), start, stop, rows)
-    explain_fetches(run, windows, rows, rows, start, stop)
+    explain_fetches(repeat, windows, rows, rows, start, stop)
     stages = windows.intervals()
     return stages, np.searchsorted(stages.lane, np.arange(len(rows) + 1))
 
 
-def _fetches_of(run: Run, task: Codes) -> tuple[Codes, Codes]:
+def _fetches_of(repeat: Repeat, task: Codes) -> tuple[Codes, Codes]:
     """Return pairs of a position in ``task`` and a fetch that brought some of its data, each once."""
-    question, need = pairs(run.needs.task, task)
-    request = run.tasks.worker[run.needs.task[need]] * len(run.keys) + run.needs.key[need]
-    owner = run.fetches.receiver[run.delivered.fetch] * len(run.keys) + run.delivered.key
+    question, need = pairs(repeat.needs.task, task)
+    request = repeat.tasks.worker[repeat.needs.task[need]] * len(repeat.keys) + repeat.needs.key[need]
+    owner = repeat.fetches.receiver[repeat.delivered.fetch] * len(repeat.keys) + repeat.delivered.key
     index, delivered = pairs(owner, request)
-    unique = np.unique(question[index] * len(run.fetches) + run.delivered.fetch[delivered])
-    return unique // max(1, len(run.fetches)), unique % max(1, len(run.fetches))
+    unique = np.unique(question[index] * len(repeat.fetches) + repeat.delivered.fetch[delivered])
+    return unique // max(1, len(repeat.fetches)), unique % max(1, len(repeat.fetches))
 
 
-def _explain_rest(run: Run, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
+def _explain_rest(repeat: Repeat, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
     """Explain time in which a task needed data and none of its own fetches was under way."""
     start, stop = np.maximum(start, windows.low[rows]), np.minimum(stop, windows.high[rows])
     some = stop > start
     rows, start, stop = rows[some], start[some], stop[some]
-    worker = run.tasks.worker[windows.task[rows]]
-    question, fetch = _fetches_between(run, worker, start, stop)
-    order = np.lexsort((-run.fetches.stop[fetch], question))
+    worker = repeat.tasks.worker[windows.task[rows]]
+    question, fetch = _fetches_between(repeat, worker, start, stop)
+    order = np.lexsort((-repeat.fetches.stop[fetch], question))
     question, fetch = question[order], fetch[order]
-    low, end = start[question], np.maximum(start[question], run.fetches.stop[fetch])
-    begin = least_before(question, run.fetches.start[fetch], stop[question])
-    explain_fetches(run, windows, rows[question], fetch, low, np.minimum(begin, end))
+    low, end = start[question], np.maximum(start[question], repeat.fetches.stop[fetch])
+    begin = least_before(question, repeat.fetches.start[fetch], stop[question])
+    explain_fetches(repeat, windows, rows[question], fetch, low, np.minimum(begin, end))
     # after a peer answered that it is busy, Dask waits before it asks again
-    busy = run.fetches.busy[fetch]
-    pair = run.places.pair(run.fetches.receiver[fetch], run.fetches.sender[fetch])
+    busy = repeat.fetches.busy[fetch]
+    pair = repeat.places.pair(repeat.fetches.receiver[fetch], repeat.fetches.sender[fetch])
     for cause, mask, place in ((PEER, busy, pair), (LAG, ~busy, worker[question])):
         windows.add(rows[question[mask]], end[mask], begin[mask], cause, place[mask])
     earliest = stop.copy()
-    np.minimum.at(earliest, question, run.fetches.start[fetch])
+    np.minimum.at(earliest, question, repeat.fetches.start[fetch])
     windows.add(rows, start, earliest, LAG, worker)
 
 
-def _fetches_between(run: Run, worker: Codes, start: Floats, stop: Floats) -> tuple[Codes, Codes]:
+def _fetches_between(repeat: Repeat, worker: Codes, start: Floats, stop: Floats) -> tuple[Codes, Codes]:
     """Return pairs of a position in ``worker`` and a fetch of that worker that was under way meanwhile."""
     questions, matches = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for node in np.unique(worker).tolist():
         mine = np.flatnonzero(worker == node)
-        fetch = np.flatnonzero(run.fetches.receiver == node)
-        fetch = fetch[np.argsort(run.fetches.start[fetch], kind="stable")]
-        begins = run.fetches.start[fetch]
+        fetch = np.flatnonzero(repeat.fetches.receiver == node)
+        fetch = fetch[np.argsort(repeat.fetches.start[fetch], kind="stable")]
+        begins = repeat.fetches.start[fetch]
         # a fetch that began earlier may still be under way: ends so far never decrease
-        ends = np.maximum.accumulate(run.fetches.stop[fetch]) if len(fetch) else begins
+        ends = np.maximum.accumulate(repeat.fetches.stop[fetch]) if len(fetch) else begins
         first, last = np.searchsorted(ends, start[mine], "right"), np.searchsorted(begins, stop[mine])
         row, position = expand(first, last)
-        under_way = run.fetches.stop[fetch[position]] > start[mine[row]]
+        under_way = repeat.fetches.stop[fetch[position]] > start[mine[row]]
         questions.append(mine[row[under_way]])
         matches.append(fetch[position[under_way]])
     return np.concatenate(questions), np.concatenate(matches)

@@ -1,1 +1,1 @@
-"""From the tables of a record to runs whose times are on one clock."""
+"""From the tables of a record to repeats whose times are on one clock."""

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from dasklab.breakdown.build.clocks import NO_POINTS, Clock, at_least, at_most, estimate
-from dasklab.breakdown.build.columns import build_run
+from dasklab.breakdown.build.columns import build_repeat
 from dasklab.breakdown.model.arrays import Floats
-from dasklab.breakdown.model.run import CLIENT, SCHEDULER, Run
+from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
 from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS, Process, clock_of
 
 Frames = Mapping[str, pd.DataFrame]
@@ -51,7 +51,7 @@ class Delay(NamedTuple):
 
 
 def clocks_by_messages(frames: Frames, delays: Delays | None = None) -> dict[str, Clock]:
-    """Estimate each process's clock against the scheduler's, from all runs of the trial.
+    """Estimate each process's clock against the scheduler's, from all repeats of the trial.
 
     Args:
         delays: known least delays, by sender and receiver.
@@ -114,11 +114,11 @@ def align(frames: Frames, clocks: Clocks) -> dict[str, pd.DataFrame]:
     return moved
 
 
-def build_runs(aligned: Frames) -> list[Run]:
-    """Return all runs of tables whose times are on one clock."""
+def build_repeats(aligned: Frames) -> list[Repeat]:
+    """Return all repeats of tables whose times are on one clock."""
     by_run = {name: dict(iter(frame.groupby("run"))) for name, frame in aligned.items()}
     return [
-        build_run({name: by_run[name].get(number, frame[:0]) for name, frame in aligned.items()})
+        build_repeat({name: by_run[name].get(number, frame[:0]) for name, frame in aligned.items()})
         for number in aligned["runs"].run
     ]
 

@@ -1,4 +1,4 @@
-"""Build a run from the rows of its tables: names become codes, and what belongs together is joined."""
+"""Build a repeat from the rows of its tables: names become codes, and what belongs together is joined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dask.utils import key_split
 from dasklab.breakdown.build.gather_evidence import gather_evidence
 from dasklab.breakdown.model.arrays import Codes, Floats, expand, floats, last_before, pairs, positions
 from dasklab.breakdown.model.interval_sets import IntervalSets
-from dasklab.breakdown.model.run import (
+from dasklab.breakdown.model.repeat import (
     CLIENT,
     NONE,
     SCHEDULER,
@@ -22,7 +22,7 @@ from dasklab.breakdown.model.run import (
     Fetches,
     Graph,
     Needs,
-    Run,
+    Repeat,
     Tasks,
 )
 from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS
@@ -35,11 +35,11 @@ ROUNDING_S = 1e-6  # of recorded stamps
 GRAPH_COLUMNS = ("begin", "sent", "received", "materialise", "order", "state")
 
 
-def build_run(tables: Mapping[str, pd.DataFrame]) -> Run:
-    """Build a run.
+def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
+    """Build a repeat.
 
     Args:
-        tables: the run's rows of ``records.schema.TABLES``, with all times on one clock.
+        tables: the repeat's rows of ``records.schema.TABLES``, with all times on one clock.
     """
     about = tables["runs"].iloc[0]
     start, stop = float(about.start_s), float(about.stop_s)
@@ -62,7 +62,7 @@ def build_run(tables: Mapping[str, pd.DataFrame]) -> Run:
     )
     columns = _tasks(tasks, nodes, keys)
     prefixes = [str(key_split(key)) for key in keys]
-    return Run(
+    return Repeat(
         number=int(about.run),
         start=start,
         stop=stop,

@@ -1,4 +1,4 @@
-"""Cut a window of time out of a run."""
+"""Cut a window of time out of a repeat."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Mask
 from dasklab.breakdown.model.evidence import Evidence
-from dasklab.breakdown.model.run import NONE, Calls, Delivered, Graph, Run
+from dasklab.breakdown.model.repeat import NONE, Calls, Delivered, Graph, Repeat
 
 
-def cut(run: Run, start: float, stop: float) -> Run:
-    """Return the part of a run between two moments, with what overlaps it.
+def cut(repeat: Repeat, start: float, stop: float) -> Repeat:
+    """Return the part of a repeat between two moments, with what overlaps it.
 
-    It costs what it contains, so that cutting a long run into many windows stays linear.
+    It costs what it contains, so that cutting a long repeat into many windows stays linear.
     """
-    tasks = run.tasks
+    tasks = repeat.tasks
     inside = (tasks.start < stop) & (np.fmax(tasks.stop, tasks.handled) > start)
     row = _renumber(inside)
     picked = replace(
@@ -29,17 +29,17 @@ def cut(run: Run, start: float, stop: float) -> Run:
         disk_s=tasks.disk_s[inside],
         nbytes=tasks.nbytes[inside],
     )
-    needs = run.needs
+    needs = repeat.needs
     mine = inside[needs.task] if len(needs.task) else np.zeros(0, bool)
     holders = [needs.holders[index] for index in np.flatnonzero(mine).tolist()]
-    fetches = run.fetches
+    fetches = repeat.fetches
     moving = (fetches.start < stop) & (fetches.stop > start)
     fetch = _renumber(moving)
-    delivered = moving[run.delivered.fetch] if len(run.delivered.fetch) else np.zeros(0, bool)
-    calls = (run.calls.start < stop) & (run.calls.stop > start)
-    kinds = [kind for kind, some in zip(run.calls.kind, calls.tolist(), strict=True) if some]
+    delivered = moving[repeat.delivered.fetch] if len(repeat.delivered.fetch) else np.zeros(0, bool)
+    calls = (repeat.calls.start < stop) & (repeat.calls.stop > start)
+    kinds = [kind for kind, some in zip(repeat.calls.kind, calls.tolist(), strict=True) if some]
     return replace(
-        run,
+        repeat,
         start=start,
         stop=stop,
         tasks=picked,
@@ -47,10 +47,10 @@ def cut(run: Run, start: float, stop: float) -> Run:
             needs, task=row[needs.task[mine]], key=needs.key[mine], nbytes=needs.nbytes[mine], holders=holders
         ),
         fetches=replace(fetches, **{name: column[moving] for name, column in vars(fetches).items()}),
-        delivered=Delivered(fetch[run.delivered.fetch[delivered]], run.delivered.key[delivered]),
-        graphs=[graph for graph in run.graphs if _overlaps(graph, start, stop)],
-        evidence=_evidence(run, inside, row),
-        calls=Calls(kinds, run.calls.start[calls], run.calls.stop[calls]),
+        delivered=Delivered(fetch[repeat.delivered.fetch[delivered]], repeat.delivered.key[delivered]),
+        graphs=[graph for graph in repeat.graphs if _overlaps(graph, start, stop)],
+        evidence=_evidence(repeat, inside, row),
+        calls=Calls(kinds, repeat.calls.start[calls], repeat.calls.stop[calls]),
     )
 
 
@@ -62,9 +62,9 @@ def _overlaps(graph: Graph, start: float, stop: float) -> bool:
     return min(graph.begin, graph.received) < stop and max(graph.begin, graph.received) >= start
 
 
-def _evidence(run: Run, inside: Mask, row: Codes) -> Evidence:
+def _evidence(repeat: Repeat, inside: Mask, row: Codes) -> Evidence:
     """Return the evidence for the tasks that stay; that of processes stays whole."""
-    evidence = run.evidence
+    evidence = repeat.evidence
     again = np.zeros(len(inside), bool)
     again[evidence.again] = True
     return replace(

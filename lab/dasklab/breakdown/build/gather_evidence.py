@@ -1,4 +1,4 @@
-"""Collect the evidence of a run from the rows of its tables."""
+"""Collect the evidence of a repeat from the rows of its tables."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def gather_evidence(
     start: float,
     end: float,
 ) -> Evidence:
-    """Collect the evidence of a run.
+    """Collect the evidence of a repeat.
 
     Args:
-        tables: rows of the run, on one clock.
-        tasks: those that the run keeps, in its order.
-        keys: the run's keys, by code.
+        tables: rows of the repeat, on one clock.
+        tasks: those that the repeat keeps, in its order.
+        keys: the repeat's keys, by code.
         nodes: codes of processes by name.
         prefixes: for each key what is computed.
-        start, end: when the run began and ended.
+        start, end: when the repeat began and ended.
     """
     waits = tables["waits"]
     row = _waiting_task(waits, tasks, keys)
@@ -124,9 +124,9 @@ def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
 def _cpu_of_run(
     metrics: pd.DataFrame, nodes: Mapping[str, int], ends: tuple[float, float]
 ) -> dict[int, CpuUse]:
-    """Return the use of CPU where only a sum for the whole run and process is known, as in trials of the lab.
+    """Return the use of CPU where only one sum for each process is known, as in trials of the lab.
 
-    Its waiting is divided equally among a worker's event loop and its other threads, and over the run.
+    Its waiting is divided equally among a worker's event loop and its other threads, and over the repeat.
     """
     rows = metrics[metrics.metric.isin((CPU_S, WAITING_S)) & metrics.node.isin(nodes)]
     sums = rows.pivot_table("value", "node", "metric", "sum", fill_value=0.0).reindex(

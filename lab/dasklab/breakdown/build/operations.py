@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dasklab.breakdown.model.arrays import positions
-from dasklab.breakdown.model.run import NONE, Run
+from dasklab.breakdown.model.repeat import NONE, Repeat
 from dasklab.records.assemble import texts
 
 INSIDE_TASKS = "Client-worker-"  # clients of tasks, whose graphs belong to the operation of the task
@@ -46,11 +46,11 @@ class Operation:
         return self.span or text or (f"{file}:{line}" if file else f"operation {self.number}")
 
 
-def operations(run: Run, graphs: pd.DataFrame, introduced: pd.DataFrame) -> list[Operation]:
-    """Return the operations of a run in order.
+def operations(repeat: Repeat, graphs: pd.DataFrame, introduced: pd.DataFrame) -> list[Operation]:
+    """Return the operations of a repeat in order.
 
     Args:
-        graphs: rows of the table of that name, on the run's clock.
+        graphs: rows of the table of that name, on the repeat's clock.
         introduced: which graph introduced which key.
     """
     graphs = graphs[~graphs.client.str.startswith(INSIDE_TASKS)].sort_values("begin_s", kind="stable")
@@ -59,7 +59,7 @@ def operations(run: Run, graphs: pd.DataFrame, introduced: pd.DataFrame) -> list
     graphs = graphs.assign(
         span=texts(graphs.graph.map(spans)), size=graphs.graph.map(sizes).astype(float).fillna(0.0)
     )
-    handled = _handled(run, graphs, introduced)
+    handled = _handled(repeat, graphs, introduced)
     batches = list(_batches(graphs))
     return [
         Operation(
@@ -67,20 +67,20 @@ def operations(run: Run, graphs: pd.DataFrame, introduced: pd.DataFrame) -> list
             span=str(batch.span.iloc[0]),
             code=_code(batch.iloc[0]),
             start=float(batch.begin_s.min()),
-            stop=_returned(run, float(batch.begin_s.min()), float(handled.reindex(batch.graph).max())),
+            stop=_returned(repeat, float(batch.begin_s.min()), float(handled.reindex(batch.graph).max())),
             tasks=int(batch["size"].sum()),
         )
         for number, batch in enumerate(batches, start=1)
     ]
 
 
-def _handled(run: Run, graphs: pd.DataFrame, introduced: pd.DataFrame) -> pd.Series[float]:
+def _handled(repeat: Repeat, graphs: pd.DataFrame, introduced: pd.DataFrame) -> pd.Series[float]:
     """Return for each graph when the scheduler had handled its last task, at the earliest its arrival."""
-    code = positions(pd.Index(run.keys), introduced.key)
-    last = np.full(len(run.keys) + 1, np.nan)
-    order = run.tasks.handled_order
-    last[run.tasks.key[order]] = run.tasks.handled[order]
-    ends = pd.Series(last[np.where(code == NONE, len(run.keys), code)]).groupby(introduced.graph).max()
+    code = positions(pd.Index(repeat.keys), introduced.key)
+    last = np.full(len(repeat.keys) + 1, np.nan)
+    order = repeat.tasks.handled_order
+    last[repeat.tasks.key[order]] = repeat.tasks.handled[order]
+    ends = pd.Series(last[np.where(code == NONE, len(repeat.keys), code)]).groupby(introduced.graph).max()
     return ends.reindex(graphs.graph).fillna(graphs.set_index("graph").received_s)
 
 
@@ -104,21 +104,21 @@ def _code(row: pd.Series) -> tuple[str, int, str]:
     return row.file, int(row.line), str(row.code)
 
 
-def _returned(run: Run, begin: float, handled: float) -> float:
+def _returned(repeat: Repeat, begin: float, handled: float) -> float:
     """Return when the call that waited for an operation returned."""
-    start, stop = run.calls.of_kind("sync")
+    start, stop = repeat.calls.of_kind("sync")
     waits = stop[(stop >= handled) & (start <= handled) & (stop > begin)]
     return float(waits.min()) if len(waits) else max(begin, handled)
 
 
-def total(operations: Sequence[Operation], actor_calls: pd.DataFrame, run: Run) -> tuple[float, float]:
+def total(operations: Sequence[Operation], actor_calls: pd.DataFrame, repeat: Repeat) -> tuple[float, float]:
     """Return when the first operation, scatter or call of an actor began, and the last ended.
 
-    All of the run if there is none, or if they end where they begin, as in a record that was cut off.
+    All of the repeat if there is none, or if they end where they begin, as in a record that was cut off.
     """
-    scattered = zip(*(times.tolist() for times in run.calls.of_kind("scatter")), strict=True)
+    scattered = zip(*(times.tolist() for times in repeat.calls.of_kind("scatter")), strict=True)
     acted = zip(actor_calls.start_s.tolist(), actor_calls.stop_s.tolist(), strict=True)
     spans = [*((operation.start, operation.stop) for operation in operations), *scattered, *acted]
-    start = min((start for start, _ in spans), default=run.start)
-    stop = max((stop for _, stop in spans), default=run.start)
-    return (start, stop) if stop > start else (run.start, run.stop)
+    start = min((start for start, _ in spans), default=repeat.start)
+    stop = max((stop for _, stop in spans), default=repeat.start)
+    return (start, stop) if stop > start else (repeat.start, repeat.stop)

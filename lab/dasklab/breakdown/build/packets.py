@@ -1,4 +1,4 @@
-"""Add to a run what packets showed: when the data of each fetch was on the wire."""
+"""Add to a repeat what packets showed: when the data of each fetch was on the wire."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 
 
-def with_packets(run: Run, transfers: pd.DataFrame) -> Run:
-    """Return the run with the first and the last byte of fetches as the capture shows them.
+def with_packets(repeat: Repeat, transfers: pd.DataFrame) -> Repeat:
+    """Return the repeat with the first and the last byte of fetches as the capture shows them.
 
     Args:
         transfers: columns ``sender``, ``receiver`` (names), and when the request, the first and the last byte
@@ -19,13 +19,15 @@ def with_packets(run: Run, transfers: pd.DataFrame) -> Run:
             the data were on the wire (``request``, ``first``, ``last``). In order they belong to the fetches
             of the same pair.
     """
-    fetches, names = run.fetches, run.places.nodes
+    fetches, names = repeat.fetches, repeat.places.nodes
     first, last = fetches.first.copy(), fetches.last.copy()
     order = np.argsort(fetches.start, kind="stable")
     for (sender, receiver), packets in transfers.sort_values("request").groupby(["sender", "receiver"]):
         if sender not in names or receiver not in names:
             continue
-        of_pair = (fetches.sender == run.node(str(sender))) & (fetches.receiver == run.node(str(receiver)))
+        of_pair = (fetches.sender == repeat.node(str(sender))) & (
+            fetches.receiver == repeat.node(str(receiver))
+        )
         pending = order[of_pair[order]].tolist()
         columns = (packets[name].tolist() for name in ("request", "first", "last"))
         for request, first_byte, last_byte in zip(*columns, strict=True):
@@ -34,4 +36,4 @@ def with_packets(run: Run, transfers: pd.DataFrame) -> Run:
             if pending and fetches.start[pending[0]] <= last_byte:
                 first[pending[0]], last[pending[0]] = first_byte, last_byte
                 pending.pop(0)
-    return replace(run, fetches=replace(fetches, first=first, last=last))
+    return replace(repeat, fetches=replace(fetches, first=first, last=last))

@@ -1,1 +1,1 @@
-"""What a time breakdown works on: causes, stages, intervals, and the columns of a run."""
+"""What a time breakdown works on: causes, stages, intervals, and the columns of a repeat."""

@@ -1,4 +1,4 @@
-"""Columns of numbers, and joins and running extremes over them: a run has millions of rows."""
+"""Columns of numbers, and joins and running extremes over them: a repeat has millions of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals of time with a cause, as columns: a run has millions, and an object for each would not fit."""
+"""Intervals of time with a cause, as columns: a repeat has millions, and an object for each would not fit."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Intervals:
     """One row per interval.
 
     Attributes:
-        start, stop: seconds on the run's clock.
+        start, stop: seconds on the repeat's clock.
         cause: codes of causes.
         place: codes of ``Places``; -1 for no place.
-        task: rows of the run's tasks; ``NO_TASK`` where the time belongs to no task.
+        task: rows of the repeat's tasks; ``NO_TASK`` where the time belongs to no task.
         lane: the row of a picture that it belongs to: a thread, or the critical path.
     """
 

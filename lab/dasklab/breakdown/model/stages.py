@@ -10,10 +10,9 @@ task, or the arrival of a graph. If it was a task, its own later stages (from it
 handled the report) are the first part of the walk. This is the task's *timeline*.
 
 The *time breakdown* explains every gap of every thread by the timeline of the task that ended the gap. What
-lies
-before that timeline is idle time: then the rest of the cluster says why the thread had no task (module
-    ``idle``). The *critical path* starts at the end of the run instead, and repeats the walk from trigger to
-    trigger.
+lies before that timeline is idle time: then the rest of the cluster says why the thread had no task (module
+``idle``). The *critical path* starts at the end of the repeat instead, and repeats the walk from trigger to
+trigger.
 
 A message between two processes is split into three parts, because we cannot see it on the network:
 

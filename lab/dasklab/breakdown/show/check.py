@@ -11,8 +11,8 @@ with Welch's 95 % interval, because the two sides may vary differently. The limi
     cannot decide      |-------|---|
 
 More records make the interval narrower. A single record on one of the sides gives no interval: nothing says
-how much two runs of the same work differ, so the verdict is "cannot decide". So it is for records that were
-cut off, that are given twice, or that hold different work: ``comparable``.
+how much two records of the same work differ, so the verdict is "cannot decide". So it is for records that
+were cut off, that are given twice, or that hold different work: ``comparable``.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def compare(
         return Comparison(Verdict.CANNOT_DECIDE, Interval(math.nan), limit_pct, [], [], "", reason)
     new_s, old_s = ([record.summary.makespan_s for record in side] for side in (new, old))
     change = change_pct(new_s, old_s)
-    before, after = (summarise([run for record in side for run in record.timed]) for side in (old, new))
+    before, after = (summarise([repeat for record in side for repeat in record.timed]) for side in (old, new))
     cause = main_cause(Difference(before, after))
     return Comparison(verdict(change, limit_pct), change, limit_pct, old_s, new_s, cause)
 

@@ -76,7 +76,7 @@ def _difference(first: Explained, second: Explained) -> str:
     Operations are counted by their graphs: whether two graphs belong to one operation depends on how fast
     they follow each other, so slower work may have more operations.
     """
-    graphs = [sum(len(run.graphs) for run in record.timed) for record in (first, second)]
+    graphs = [sum(len(repeat.graphs) for repeat in record.timed) for record in (first, second)]
     if graphs[0] != graphs[1]:
         return f"{graphs[0]} and {graphs[1]} graphs"
     before, after = _tasks(first), _tasks(second)
@@ -86,4 +86,4 @@ def _difference(first: Explained, second: Explained) -> str:
 
 def _tasks(record: Explained) -> Counter[str]:
     """Return the number of tasks of each kind. A key that was computed twice counts once."""
-    return Counter(chain.from_iterable(run.prefixes for run in record.timed))
+    return Counter(chain.from_iterable(repeat.prefixes for repeat in record.timed))

@@ -22,7 +22,7 @@ from dasklab.breakdown.build.align import (
     Delays,
     Frames,
     align,
-    build_runs,
+    build_repeats,
     clocks_by_messages,
     clocks_by_packets,
 )
@@ -31,12 +31,12 @@ from dasklab.breakdown.build.columns import complete_graphs
 from dasklab.breakdown.build.cut import cut
 from dasklab.breakdown.build.operations import Operation, operations, total
 from dasklab.breakdown.build.packets import with_packets
-from dasklab.breakdown.model.run import CLIENT, SCHEDULER, Run
+from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
 from dasklab.errors import LabError
 from dasklab.model.cells import cell_names
 from dasklab.model.files import Campaign, Measured, Result
 from dasklab.model.impairments import sides
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import Layout
 from dasklab.notices import warn
 from dasklab.records.document import Record
@@ -49,8 +49,8 @@ class Explained:
     """A trial whose runs are on one clock.
 
     Attributes:
-        captured: whether these are the captured runs, not the timed ones.
-        cpu_wait_s: how long each process waited for a CPU, the mean of the timed runs.
+        captured: whether these are the captured repeats, not the timed ones.
+        cpu_wait_s: how long each process waited for a CPU, the mean of the timed repeats.
         recorded_bandwidths: the table ``bandwidths``.
         operations: the computations of a record of a cluster; none of a trial, which has runs.
         facts: what the record knows beside times.
@@ -60,7 +60,7 @@ class Explained:
     directory: Path
     captured: bool
     clocks: dict[str, Clock]
-    runs: list[Run]
+    repeats: list[Repeat]
     cpu_wait_s: dict[str, float]
     recorded_bandwidths: pd.DataFrame
     operations: Sequence[Operation] = ()
@@ -68,9 +68,9 @@ class Explained:
     document: Record | None = None
 
     @cached_property
-    def timed(self) -> list[Run]:
-        """The runs that count: without warm-ups."""
-        return [run for run in self.runs if not run.warmup]
+    def timed(self) -> list[Repeat]:
+        """The repeats that count: without warm-ups."""
+        return [repeat for repeat in self.repeats if not repeat.warmup]
 
     @property
     def gap(self) -> str:
@@ -78,9 +78,9 @@ class Explained:
         return gap(self.document) if self.document else ""
 
     @property
-    def median_run(self) -> Run:
-        """The timed run of middle length."""
-        return sorted(self.timed, key=lambda run: run.makespan)[len(self.timed) // 2]
+    def median_repeat(self) -> Repeat:
+        """The timed repeat of middle length."""
+        return sorted(self.timed, key=lambda repeat: repeat.makespan)[len(self.timed) // 2]
 
     @cached_property
     def bandwidths(self) -> list[BandwidthEstimate]:
@@ -90,13 +90,13 @@ class Explained:
 
     @cached_property
     def summary(self) -> Summary:
-        """The time breakdown of the timed runs."""
+        """The time breakdown of the timed repeats."""
         return summarise(self.timed)
 
     @cached_property
     def advice(self) -> Sequence[Advice]:
         """What is worth doing, at most three pieces."""
-        return advise(Measurements(self.median_run, self.summary, self.facts)) if self.timed else ()
+        return advise(Measurements(self.median_repeat, self.summary, self.facts)) if self.timed else ()
 
     def only(self, number: int) -> Explained:
         """Return the record with one of its operations alone.
@@ -106,13 +106,13 @@ class Explained:
         """
         for operation in self.operations:
             if operation.number == number:
-                run = cut(self.runs[0], operation.start, operation.stop)
-                return replace(self, runs=[run], operations=[operation])
+                repeat = cut(self.repeats[0], operation.start, operation.stop)
+                return replace(self, repeats=[repeat], operations=[operation])
         raise LabError(f"{self.directory} has no operation {number}; it has {len(self.operations)}")
 
     def summary_of(self, operation: Operation) -> Summary:
         """The time breakdown of one operation of a record."""
-        return summarise([cut(self.runs[0], operation.start, operation.stop)])
+        return summarise([cut(self.repeats[0], operation.start, operation.stop)])
 
 
 def gap(record: Record) -> str:
@@ -133,7 +133,7 @@ def explain(directory: Path, captured: bool = False) -> Explained:
     """Break down the time of a trial's runs.
 
     Args:
-        captured: explain the captured runs, with packets, instead of the timed ones.
+        captured: explain the captured repeats, with packets, instead of the timed ones.
 
     Raises:
         LabError: nothing was recorded, or a file of the trial is damaged.
@@ -142,46 +142,46 @@ def explain(directory: Path, captured: bool = False) -> Explained:
         return _explain_record(directory)
     store.check(directory)
     frames = records.load(directory, captured)
-    trial = store.read(Trial, directory)
+    trial = store.read(RequestedTrial, directory)
     delays = _delays(trial) if trial else {}
     if not captured:
         clocks = clocks_by_messages(frames, delays)
-        return _explained(directory, frames, clocks, build_runs(align(frames, clocks)))
+        return _explained(directory, frames, clocks, build_repeats(align(frames, clocks)))
     capture = recording.read(directory)
     if capture is None or not capture.rows("tasks"):
         raise LabError(f"{directory}: its capture shows no tasks")
     clocks = clocks_by_packets(frames, capture.rows("tasks"), delays)
-    runs = [with_packets(run, _transfers(capture)) for run in build_runs(align(frames, clocks))]
-    return replace(_explained(directory, frames, clocks, runs), captured=True)
+    repeats = [with_packets(repeat, _transfers(capture)) for repeat in build_repeats(align(frames, clocks))]
+    return replace(_explained(directory, frames, clocks, repeats), captured=True)
 
 
 def _explain_record(directory: Path) -> Explained:
     frames = records.load(directory)
     clocks = clocks_by_messages(frames)
     aligned = align(frames, clocks)
-    (run,) = build_runs(aligned)
-    if not run.threads:
+    (repeat,) = build_repeats(aligned)
+    if not repeat.threads:
         raise LabError(f"{directory}: it shows no worker", "nothing can be explained; record the work again")
-    if run.graphs and not len(run.tasks.key) and aligned["actor_calls"].empty:
+    if repeat.graphs and not len(repeat.tasks.key) and aligned["actor_calls"].empty:
         raise LabError(
             f"{directory}: none of its tasks had ended when the recording did", "record for longer"
         )
-    computations = operations(run, complete_graphs(aligned["graphs"]), aligned["introduced"])
-    whole = cut(run, *total(computations, aligned["actor_calls"], run))
+    computations = operations(repeat, complete_graphs(aligned["graphs"]), aligned["introduced"])
+    whole = cut(repeat, *total(computations, aligned["actor_calls"], repeat))
     explained = _explained(directory, frames, clocks, [whole])
     return replace(explained, operations=computations, document=records.read_document(directory))
 
 
-def _explained(directory: Path, frames: Frames, clocks: dict[str, Clock], runs: list[Run]) -> Explained:
+def _explained(directory: Path, frames: Frames, clocks: dict[str, Clock], repeats: list[Repeat]) -> Explained:
     return Explained(
-        directory, False, clocks, runs, _cpu_wait(frames), frames["bandwidths"], facts=facts(frames)
+        directory, False, clocks, repeats, _cpu_wait(frames), frames["bandwidths"], facts=facts(frames)
     )
 
 
 def _cpu_wait(frames: Frames) -> dict[str, float]:
-    metrics, runs = frames["metrics"], frames["runs"]
+    metrics, repeats = frames["metrics"], frames["runs"]
     of_cpu = metrics.metric == "process/waiting-for-cpu/seconds"
-    timed = metrics[of_cpu & metrics.run.isin(runs[~runs.warmup.astype(bool)].run)]
+    timed = metrics[of_cpu & metrics.run.isin(repeats[~repeats.warmup.astype(bool)].run)]
     return {str(node): float(rows.value.mean()) for node, rows in timed.groupby("node")}
 
 
@@ -232,17 +232,17 @@ def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
 
 def summarise_cells(run: Path, trials: Iterable[tuple[Path, Explained]]) -> dict[str, Summary]:
     """Return the same as ``cells`` from trials that are explained already."""
-    timed: dict[str, list[Run]] = {}
+    timed: dict[str, list[Repeat]] = {}
     for directory, explained in trials:
         if store.need(Result, directory).status == "ok":
-            trial = store.need(Trial, directory)
+            trial = store.need(RequestedTrial, directory)
             timed.setdefault("null trial" if trial.null else trial.cell, []).extend(explained.timed)
     base = cell_names(store.experiment(store.read_run(run)))[0]
     order = [base, *(name for name in timed if name != base)] if base in timed else []
     return {name: summarise(timed[name]) for name in order}
 
 
-def _delays(trial: Trial) -> Delays:
+def _delays(trial: RequestedTrial) -> Delays:
     """Return the least delays that the trial requested from one host to another."""
     hosts = [CLIENT, SCHEDULER, *(f"worker-{i + 1}" for i in range(trial.workers))]
     processes = Layout.parse(trial.layout).processes if trial.layout else 1
@@ -258,7 +258,7 @@ def _delays(trial: Trial) -> Delays:
     }
 
 
-def _delay_ms(trial: Trial, host: str, peer: str, direction: str) -> float:
+def _delay_ms(trial: RequestedTrial, host: str, peer: str, direction: str) -> float:
     link = trial.links.get(host)
     if link is None or direction not in sides(link.direction) or link.peer not in (None, peer):
         return 0.0

@@ -47,7 +47,7 @@ class Explanation:
         return text + tables + self._picture()
 
     def _sentences(self) -> list[str]:
-        sentences = [wording.paragraph(self.explained.summary), *changes(self.explained.median_run)]
+        sentences = [wording.paragraph(self.explained.summary), *changes(self.explained.median_repeat)]
         return [self.explained.gap, *sentences] if self.explained.gap else sentences
 
     def _picture(self) -> str:
@@ -57,7 +57,7 @@ class Explanation:
         except ImportError:
             return "<p>For a picture: pip install dasklab[report]</p>"
         svg = io.StringIO()
-        figure = pictures.threads({self.explained.directory.name: self.explained.median_run})
+        figure = pictures.threads({self.explained.directory.name: self.explained.median_repeat})
         figure.savefig(svg, format="svg")
         text = svg.getvalue()
         return f'<div style="{WHITE}">{text[text.index("<svg") :]}</div>'

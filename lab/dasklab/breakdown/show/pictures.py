@@ -17,7 +17,7 @@ from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.model.arrays import expand
 from dasklab.breakdown.model.causes import CAUSES, QUEUE, Cause
 from dasklab.breakdown.model.intervals import Intervals
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.steps import value_at
 from dasklab.breakdown.show.wording import percent
 from dasklab.plotting import STYLE
@@ -25,38 +25,38 @@ from dasklab.plotting import STYLE
 COLUMNS = 1200  # of the picture of threads: each shows the cause of most of its time
 
 
-def threads(runs: Mapping[str, Run]) -> Figure:
+def threads(repeats: Mapping[str, Repeat]) -> Figure:
     """Draw runs on one scale: a row per thread, and below how many tasks each worker had."""
-    breakdowns = {name: break_down(run) for name, run in runs.items()}
-    heights = [h for run in runs.values() for h in (max(2.0, 0.4 * len(run.thread_rows[1])), 1.0)]
+    breakdowns = {name: break_down(repeat) for name, repeat in repeats.items()}
+    heights = [h for repeat in repeats.values() for h in (max(2.0, 0.4 * len(repeat.thread_rows[1])), 1.0)]
     with mpl.rc_context(STYLE):
         figure = Figure((10, 1.2 + 0.75 * sum(heights)), layout="constrained")
         axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
-        for index, (name, run) in enumerate(runs.items()):
-            _draw_threads(axes[2 * index], name, run, breakdowns[name])
-            _draw_assigned(axes[2 * index + 1], run)
-        axes[0].set_xlim(0, max(run.makespan for run in runs.values()))
+        for index, (name, repeat) in enumerate(repeats.items()):
+            _draw_threads(axes[2 * index], name, repeat, breakdowns[name])
+            _draw_assigned(axes[2 * index + 1], repeat)
+        axes[0].set_xlim(0, max(repeat.makespan for repeat in repeats.values()))
         axes[-1].set_xlabel("seconds since the run's start")
         codes = {code for intervals in breakdowns.values() for code in np.unique(intervals.cause).tolist()}
         _legend(figure, (CAUSES[code] for code in codes))
     return figure
 
 
-def _draw_threads(axes: Axes, name: str, run: Run, intervals: Intervals) -> None:
-    _, rows = run.thread_rows
-    idle = intervals.seconds[intervals.is_cause(QUEUE)].sum() / (len(rows) * run.makespan)
-    ends = (0, run.makespan, len(rows) - 0.5, -0.5)
-    axes.imshow(_pixels(run, intervals, len(rows)), aspect="auto", extent=ends, interpolation="nearest")
+def _draw_threads(axes: Axes, name: str, repeat: Repeat, intervals: Intervals) -> None:
+    _, rows = repeat.thread_rows
+    idle = intervals.seconds[intervals.is_cause(QUEUE)].sum() / (len(rows) * repeat.makespan)
+    ends = (0, repeat.makespan, len(rows) - 0.5, -0.5)
+    axes.imshow(_pixels(repeat, intervals, len(rows)), aspect="auto", extent=ends, interpolation="nearest")
     axes.set_yticks(range(len(rows)), [worker for worker, _ in rows])
     axes.grid(visible=False)
-    title = f"{name}: {run.makespan:.2f} s; idle while others queue: {percent(idle, 1)} of the thread time"
+    title = f"{name}: {repeat.makespan:.2f} s; idle while others queue: {percent(idle, 1)} of the thread time"
     axes.set_title(title, loc="left", fontsize=10)
 
 
-def _pixels(run: Run, intervals: Intervals, rows: int) -> npt.NDArray[np.float64]:
+def _pixels(repeat: Repeat, intervals: Intervals, rows: int) -> npt.NDArray[np.float64]:
     """Return the colour of each pixel: that of the cause with most of its time."""
-    scale = COLUMNS / run.makespan
-    begin, end = (intervals.start - run.start) * scale, (intervals.stop - run.start) * scale
+    scale = COLUMNS / repeat.makespan
+    begin, end = (intervals.start - repeat.start) * scale, (intervals.stop - repeat.start) * scale
     first = np.clip(begin.astype(np.int64), 0, COLUMNS - 1)
     last = np.clip(end.astype(np.int64), 0, COLUMNS - 1)
     index, column = expand(first, last + 1)
@@ -67,11 +67,11 @@ def _pixels(run: Run, intervals: Intervals, rows: int) -> npt.NDArray[np.float64
     return np.asarray(colours[weight.argmax(axis=1)], np.float64)
 
 
-def _draw_assigned(axes: Axes, run: Run) -> None:
-    times = np.linspace(run.start, run.stop, COLUMNS)  # more points than columns cannot be seen
-    for worker in run.threads:
-        tasks = value_at(run.load[run.node(worker)], times)
-        axes.step(times - run.start, tasks, where="post", label=worker, linewidth=0.9)
+def _draw_assigned(axes: Axes, repeat: Repeat) -> None:
+    times = np.linspace(repeat.start, repeat.stop, COLUMNS)  # more points than columns cannot be seen
+    for worker in repeat.threads:
+        tasks = value_at(repeat.load[repeat.node(worker)], times)
+        axes.step(times - repeat.start, tasks, where="post", label=worker, linewidth=0.9)
     axes.set_ylabel("tasks\nassigned", fontsize=8)
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper right")
 

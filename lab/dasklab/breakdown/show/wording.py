@@ -13,7 +13,7 @@ from dasklab.breakdown.answers.stage_lengths import stage_lengths
 from dasklab.breakdown.answers.summary import ByCause, Difference, Summary, hosts
 from dasklab.breakdown.build.clocks import Clock
 from dasklab.breakdown.model.causes import CAUSES, COMPUTE, IDLE, LINK, Bottleneck, Cause
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.terminal import counted
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ CLOCK_HEAD: Row = ("clock", "ahead, ms", "certainly between", "skew, ppm", "boun
 
 def paragraph(summary: Summary) -> str:
     """Describe one time breakdown."""
-    threads, runs = counted(summary.threads, "thread"), counted(summary.runs, "run")
+    threads, repeats = counted(summary.threads, "thread"), counted(summary.repeats, "run")
     by_share = sorted(summary.by_cause.items(), key=lambda item: -item[1])
     shares = [
         f"{percent(seconds / summary.makespan_s)} {cause.title}"
@@ -58,7 +58,7 @@ def paragraph(summary: Summary) -> str:
         if row[2] > LEAST_SHARE * summary.makespan_s
     ]
     return (
-        f"A run took {summary.makespan_s:.{digits}f} s on {threads} (mean of {runs}). Thread time:"
+        f"A run took {summary.makespan_s:.{digits}f} s on {threads} (mean of {repeats}). Thread time:"
         f" {', '.join(shares)}. On the critical path: {', '.join(path)}.{_without_network(summary)}"
     )
 
@@ -213,8 +213,8 @@ def _mb(bytes_per_s: float | None) -> str:
     return "" if bytes_per_s is None else f"{bytes_per_s / 1e6:.1f}"
 
 
-def stage_rows(runs: Sequence[Run]) -> Iterator[Row]:
-    for stage in stage_lengths(runs):
+def stage_rows(repeats: Sequence[Repeat]) -> Iterator[Row]:
+    for stage in stage_lengths(repeats):
         lengths = (f"{ms:.3f}" for ms in (stage.median_ms, stage.low_ms, stage.high_ms))
         yield (stage.title, *lengths, "yes" if stage.moves_with_link else "")
 

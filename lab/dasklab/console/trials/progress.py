@@ -22,7 +22,7 @@ from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Result
 from dasklab.model.metric import METRICS
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.storage import store
 from dasklab.results.storage.samples import samples
 from dasklab.results.validity import completeness
@@ -190,7 +190,7 @@ class TrialDisplay:
             "", total=len(run.trials), completed=completed, until=time.monotonic(), directory=None
         )
 
-    def __call__(self, trial: Trial, state: str) -> None:
+    def __call__(self, trial: RequestedTrial, state: str) -> None:
         if state == "running":
             until = time.monotonic() + self._run.remaining_s()
             directory = self._run.directory / trial.trial
@@ -201,7 +201,7 @@ class TrialDisplay:
             self._progress.advance(self._task)
         self._print_verdict(trial, state)
 
-    def _print_verdict(self, trial: Trial, state: str) -> None:
+    def _print_verdict(self, trial: RequestedTrial, state: str) -> None:
         directory = self._run.directory / trial.trial
         result, lost_frames = store.need(Result, directory), completeness.line(completeness.read(directory))
         screen = self._progress.console

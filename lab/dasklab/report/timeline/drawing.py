@@ -56,7 +56,8 @@ def reduced(panels: Sequence[Panel], length_s: float) -> list[Panel]:
 def document(panels: Sequence[Panel], length_s: float) -> str:
     """Return the document as JSON that may stand in a page; ``timeline.js`` draws it.
 
-    The figures are empty: which rectangles are drawn depends on the part of the run that the reader looks at.
+    The figures are empty: which rectangles are drawn depends on the part of the repeat that the reader looks
+    at.
     """
     time = Range1d(start=0, end=length_s, bounds=(0, length_s), min_interval=length_s / 1e5, name="time")
     colours = LinearColorMapper(

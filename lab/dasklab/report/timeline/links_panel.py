@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dasklab.breakdown.model.arrays import Codes, Floats
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.model.number_format import format_quantity
 from dasklab.report.timeline.plain import DATA, Texts, rectangles, short_name
 from dasklab.report.timeline.rectangles import Panel, Rectangles, Row, concatenate
@@ -17,16 +17,16 @@ STEPS = 600  # of the time axis
 LEAST = 0.005  # of the highest rate; less is not drawn, and rates that differ by less are one
 
 
-def links_panel(run: Run) -> Panel:
+def links_panel(repeat: Repeat) -> Panel:
     """Show the rate of fetched data into and out of each worker: the height of a rectangle is the rate."""
-    fetches, names = run.fetches, run.places.nodes
-    edges = np.linspace(0, run.makespan, STEPS + 1)
+    fetches, names = repeat.fetches, repeat.places.nodes
+    edges = np.linspace(0, repeat.makespan, STEPS + 1)
     ways = (("into", fetches.receiver), ("out of", fetches.sender))
     rates = {
-        (way, int(worker)): _rate(run, node == worker, edges)
-        for worker in run.workers
+        (way, int(worker)): _rate(repeat, node == worker, edges)
+        for worker in repeat.workers
         for way, node in ways
-        if (run.moved[node == worker] > 0).any()
+        if (repeat.moved[node == worker] > 0).any()
     }
     highest = max((float(rate.max()) for rate in rates.values()), default=0.0)
     if not highest:
@@ -38,8 +38,8 @@ def links_panel(run: Run) -> Panel:
         detail = [texts.code(format_quantity(value, "Mbit/s")) for value in rate[first].tolist()]
         low, high = 0.98 - 0.94 * rate[first] / highest, np.full(len(first), 0.98)  # rows grow downwards
         what = np.full(len(first), row)
-        left, right = run.start + edges[first], run.start + edges[last + 1]
-        part = rectangles(run, what, left, right, what, (low, high))
+        left, right = repeat.start + edges[first], repeat.start + edges[last + 1]
+        part = rectangles(repeat, what, left, right, what, (low, high))
         parts.append(replace(part, detail=np.array(detail, np.int64), colour=np.full(len(first), DATA)))
     title = f"Links: fetched data, up to {format_quantity(highest, 'Mbit/s')}"
     return Panel(title, rows, concatenate(parts), [f"data {row.label}" for row in rows], texts.texts)
@@ -59,16 +59,16 @@ def _empty() -> Rectangles:
     return Rectangles(floats, floats, codes, floats, floats, codes, codes, codes, codes)
 
 
-def _rate(run: Run, some: npt.NDArray[np.bool_], edges: Floats) -> Floats:
-    """Return the Mbit/s in each step of the time since the run's start, if each fetch moves its data evenly.
+def _rate(repeat: Repeat, some: npt.NDArray[np.bool_], edges: Floats) -> Floats:
+    """Return the Mbit/s in each step of the repeat's time, if each fetch moves its data evenly.
 
     Packets show when the data was on the wire; without them it is the whole time of the fetch.
     """
-    fetches = run.fetches
-    start = np.where(np.isnan(fetches.first), fetches.start, fetches.first)[some] - run.start
-    stop = np.where(np.isnan(fetches.last), fetches.stop, fetches.last)[some] - run.start
+    fetches = repeat.fetches
+    start = np.where(np.isnan(fetches.first), fetches.start, fetches.first)[some] - repeat.start
+    stop = np.where(np.isnan(fetches.last), fetches.stop, fetches.last)[some] - repeat.start
     stop = np.maximum(stop, start + 1e-6)
-    speed = run.moved[some] / (stop - start)
+    speed = repeat.moved[some] / (stop - start)
     moved = _sum_of_ramps(stop, speed, edges) - _sum_of_ramps(start, speed, edges)
     return 8e-6 * np.maximum(np.diff(moved), 0) / np.diff(edges)
 

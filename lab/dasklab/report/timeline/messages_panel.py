@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Floats
-from dasklab.breakdown.model.run import SCHEDULER, Run
+from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.report.timeline.plain import IDLE, Texts, direction, rectangles, short_name
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Row, concatenate
 from dasklab.results.storage.recording import Recording
@@ -17,37 +17,39 @@ from dasklab.results.storage.recording import Recording
 MOST_DIRECTIONS = 24  # of captured messages, those with most of them
 
 
-def messages_panel(run: Run) -> Panel:
+def messages_panel(repeat: Repeat) -> Panel:
     """Show the messages about tasks between scheduler and workers, from the stamps of the tasks."""
-    stamps, nodes = run.tasks.stamps, run.places.nodes
-    scheduler = np.full(len(run.tasks), nodes.index(SCHEDULER))
+    stamps, nodes = repeat.tasks.stamps, repeat.places.nodes
+    scheduler = np.full(len(repeat.tasks), nodes.index(SCHEDULER))
     ways = (
-        ("run this task", scheduler, run.tasks.worker, stamps["sent"], stamps["arrived"]),
-        ("this task has ended", run.tasks.worker, scheduler, stamps["reported"], stamps["handled"]),
+        ("run this task", scheduler, repeat.tasks.worker, stamps["sent"], stamps["arrived"]),
+        ("this task has ended", repeat.tasks.worker, scheduler, stamps["reported"], stamps["handled"]),
     )
     texts: list[str] = []
     columns: list[tuple[Codes, Codes, Floats, Floats, Codes]] = []
     details: list[str] = []
     for text, source, target, start, stop in ways:
-        usable = (start <= stop) & (stop > run.start) & (start < run.stop)  # false where a stamp is missing
+        usable = (
+            (start <= stop) & (stop > repeat.start) & (start < repeat.stop)
+        )  # false where a stamp is missing
         columns.append(
             (source[usable], target[usable], start[usable], stop[usable], np.full(usable.sum(), len(texts)))
         )
         texts.append(text)
-        details += [run.keys[key] for key in run.tasks.key[usable].tolist()]
+        details += [repeat.keys[key] for key in repeat.tasks.key[usable].tolist()]
     source, target, start, stop, what = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return _message_panel(run, (source, target, start, stop), what, texts, details)
+    return _message_panel(repeat, (source, target, start, stop), what, texts, details)
 
 
-def captured_messages_panel(run: Run, capture: Recording) -> Panel:
+def captured_messages_panel(repeat: Repeat, capture: Recording) -> Panel:
     """Show the messages that the packets of a capture showed, of the busiest directions."""
-    nodes = run.places.nodes
+    nodes = repeat.places.nodes
     during = [
         row
         for row in capture.rows("messages")
         if row["source"] in nodes
         and row["destination"] in nodes
-        and run.start <= row["time_ns"] / 1e9 < run.stop
+        and repeat.start <= row["time_ns"] / 1e9 < repeat.stop
     ]
     busiest = Counter((row["source"], row["destination"]) for row in during).most_common(MOST_DIRECTIONS)
     directions = {pair for pair, _ in busiest}
@@ -59,11 +61,11 @@ def captured_messages_panel(run: Run, capture: Recording) -> Panel:
     )
     start, stop = (np.array([row[end] / 1e9 for row in during], float) for end in ("time_ns", "end_ns"))
     details = [f"{row['bytes']:,} bytes" for row in during]
-    return _message_panel(run, (source, target, start, stop), what, names.texts, details)
+    return _message_panel(repeat, (source, target, start, stop), what, names.texts, details)
 
 
 def _message_panel(
-    run: Run,
+    repeat: Repeat,
     columns: tuple[Codes, Codes, Floats, Floats],
     what: Codes,
     texts: Sequence[str],
@@ -71,12 +73,12 @@ def _message_panel(
 ) -> Panel:
     """Show messages in a row for each direction, and below them when event loops were busy."""
     source, target, start, stop = columns
-    nodes, busy = run.places.nodes, run.busy
+    nodes, busy = repeat.places.nodes, repeat.busy
     codes, row = np.unique(source * len(nodes) + target, return_inverse=True)
     rows = [direction(nodes[code // len(nodes)], nodes[code % len(nodes)]) for code in codes.tolist()]
     full = np.full(len(start), 0.16), np.full(len(start), 0.84)
-    messages = rectangles(run, row, start, stop, what, full)
-    during = np.flatnonzero((busy.stop > run.start) & (busy.start < run.stop))
+    messages = rectangles(repeat, row, start, stop, what, full)
+    during = np.flatnonzero((busy.stop > repeat.start) & (busy.start < repeat.stop))
     members, loop_row = np.unique(busy.member[during], return_inverse=True)
     rows += [
         Row(f"event loop of {nodes[member]}", f"{short_name(nodes[member])} loop")
@@ -84,7 +86,7 @@ def _message_panel(
     ]
     full = np.full(len(during), 0.04), np.full(len(during), 0.96)
     text = np.full(len(during), len(texts))
-    loops = rectangles(run, loop_row + len(codes), busy.start[during], busy.stop[during], text, full)
+    loops = rectangles(repeat, loop_row + len(codes), busy.start[during], busy.stop[during], text, full)
     loops = replace(loops, colour=np.full(len(during), IDLE), detail=np.full(len(during), SEVERAL))
     descriptions = [*texts, "event loop busy"]
     return Panel("Messages and event loops", rows, concatenate([messages, loops]), descriptions, details)

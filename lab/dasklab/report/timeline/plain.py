@@ -8,7 +8,7 @@ import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.causes import Group
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.report.time_parts import PART_OF, PARTS
 from dasklab.report.timeline.rectangles import Rectangles, Row
 
@@ -45,17 +45,17 @@ class Texts:
 
 
 def rectangles(
-    run: Run, row: Codes, start: Floats, stop: Floats, what: Codes, ends: tuple[Floats, Floats]
+    repeat: Repeat, row: Codes, start: Floats, stop: Floats, what: Codes, ends: tuple[Floats, Floats]
 ) -> Rectangles:
-    """Return rectangles with a detail each, cut at the run's ends, in the colour of the scheduler's part.
+    """Return rectangles with a detail each, cut at the repeat's ends, in the colour of the scheduler's part.
 
     Args:
         ends: the low and the high ends within their rows.
     """
     number = len(start)
     return Rectangles(
-        left=np.clip(start, run.start, run.stop) - run.start,
-        right=np.clip(stop, run.start, run.stop) - run.start,
+        left=np.clip(start, repeat.start, repeat.stop) - repeat.start,
+        right=np.clip(stop, repeat.start, repeat.stop) - repeat.start,
         row=row,
         low=ends[0],
         high=ends[1],

@@ -1,8 +1,8 @@
 """Rectangles in rows over time, as columns; not more of them than a page can hold.
 
-A run of a million tasks has millions of intervals. Those that are shorter than some width are drawn together:
-the time is divided into columns of that width, and in each row and column one rectangle stands for all short
-ones. It has the description of the one that took most time.
+A repeat of a million tasks has millions of intervals. Those that are shorter than some width are drawn
+together: the time is divided into columns of that width, and in each row and column one rectangle stands for
+all short ones. It has the description of the one that took most time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Rectangles:
     """One entry per rectangle.
 
     Attributes:
-        left, right: seconds since the run's start.
+        left, right: seconds since the repeat's start.
         row: the position in the panel's rows.
         low, high: the part of the row that it fills, between 0 and 1.
         colour: the position of its part of the time in ``time_parts.PARTS``.

@@ -14,7 +14,7 @@ from dasklab.breakdown.answers.critical_path import critical_path
 from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.model.causes import CAUSES, Kind
 from dasklab.breakdown.model.intervals import NO_TASK, Intervals
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.report.time_parts import PART_OF, PARTS
 from dasklab.report.timeline.plain import Texts, short_name
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Rectangles, Row, concatenate
@@ -22,30 +22,30 @@ from dasklab.report.timeline.rectangles import SEVERAL, Panel, Rectangles, Row, 
 HEIGHTS = {Kind.WORK: (0.04, 0.96), Kind.WAITING: (0.16, 0.84), Kind.IDLE: (0.38, 0.62)}
 
 
-def threads_panel(run: Run) -> Panel:
+def threads_panel(repeat: Repeat) -> Panel:
     """Show the critical path, and below it all threads."""
-    path, intervals = critical_path(run), break_down(run)
+    path, intervals = critical_path(repeat), break_down(repeat)
     number: Counter[str] = Counter()
     rows = [Row("critical path", "path")]
-    for worker, _ in run.thread_rows[1]:
+    for worker, _ in repeat.thread_rows[1]:
         number[worker] += 1
-        several = run.threads[worker] > 1
+        several = repeat.threads[worker] > 1
         suffix = f" #{number[worker]}" if several else ""
         rows.append(Row(worker + suffix, short_name(worker) + suffix.strip()))
     names = Texts()
-    parts = [_of_intervals(run, path, 0, names), _of_intervals(run, intervals, 1, names)]
-    details = [run.keys[key] for key in run.tasks.key.tolist()]
+    parts = [_of_intervals(repeat, path, 0, names), _of_intervals(repeat, intervals, 1, names)]
+    details = [repeat.keys[key] for key in repeat.tasks.key.tolist()]
     return Panel("Threads", rows, concatenate(parts), names.texts, details)
 
 
-def _of_intervals(run: Run, intervals: Intervals, first_row: int, names: Texts) -> Rectangles:
+def _of_intervals(repeat: Repeat, intervals: Intervals, first_row: int, names: Texts) -> Rectangles:
     cells, index = np.unique(np.column_stack([intervals.cause, intervals.place]), axis=0, return_inverse=True)
-    texts = np.array([names.code(_description(run, *cell)) for cell in cells.tolist()], np.int64)
+    texts = np.array([names.code(_description(repeat, *cell)) for cell in cells.tolist()], np.int64)
     heights = np.array([HEIGHTS[cause.kind] for cause in CAUSES])[intervals.cause]
     colours = np.array([PARTS.index(PART_OF[cause.group]) for cause in CAUSES])
     return Rectangles(
-        left=intervals.start - run.start,
-        right=intervals.stop - run.start,
+        left=intervals.start - repeat.start,
+        right=intervals.stop - repeat.start,
         row=intervals.lane + first_row,
         low=heights[:, 0],
         high=heights[:, 1],
@@ -56,6 +56,6 @@ def _of_intervals(run: Run, intervals: Intervals, first_row: int, names: Texts) 
     )
 
 
-def _description(run: Run, cause: int, place: int) -> str:
-    title, name = CAUSES[cause].title, run.places.name(place)
+def _description(repeat: Repeat, cause: int, place: int) -> str:
+    title, name = CAUSES[cause].title, repeat.places.name(place)
     return f"{title} ({name})" if " < " in name else title

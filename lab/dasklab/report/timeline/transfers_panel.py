@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Floats
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.trace.lanes import lanes
 from dasklab.model.number_format import format_number, format_quantity
 from dasklab.report.timeline.plain import DATA, IDLE, Texts, direction, rectangles
@@ -17,9 +17,9 @@ MOST_PAIRS = 30  # with more pairs of workers there is a row for each receiver
 MOST_KEYS = 3  # of a transfer that are named
 
 
-def transfers_panel(run: Run) -> Panel:
+def transfers_panel(repeat: Repeat) -> Panel:
     """Show each fetch in the row of its pair of workers; those that overlap lie above each other."""
-    fetches, names = run.fetches, run.places.nodes
+    fetches, names = repeat.fetches, repeat.places.nodes
     pair = fetches.receiver * len(names) + fetches.sender
     by_pair = len(np.unique(pair)) <= MOST_PAIRS
     codes, row = np.unique(pair if by_pair else fetches.receiver, return_inverse=True)
@@ -37,19 +37,19 @@ def transfers_panel(run: Run) -> Panel:
             fetches.sender.tolist(), fetches.receiver.tolist(), fetches.busy.tolist(), strict=True
         )
     ]
-    some = rectangles(run, row, fetches.start, fetches.stop, np.array(what, np.int64), (low, high))
+    some = rectangles(repeat, row, fetches.start, fetches.stop, np.array(what, np.int64), (low, high))
     colour = np.where(fetches.busy, IDLE, DATA)
-    details = [_amount(run, number) for number in range(len(fetches))]
+    details = [_amount(repeat, number) for number in range(len(fetches))]
     return Panel("Transfers", rows, replace(some, colour=colour), descriptions.texts, details)
 
 
-def _amount(run: Run, fetch: int) -> str:
+def _amount(repeat: Repeat, fetch: int) -> str:
     """Describe what a fetch brought: ``2.10 MB, 45.0 Mbit/s: x, y, z and 4 more``."""
-    keys = [run.keys[key] for key in run.fetched[fetch]]
+    keys = [repeat.keys[key] for key in repeat.fetched[fetch]]
     names = ", ".join(keys[:MOST_KEYS])
     more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
-    seconds = float(run.fetches.stop[fetch] - run.fetches.start[fetch])
-    moved = float(run.moved[fetch])
+    seconds = float(repeat.fetches.stop[fetch] - repeat.fetches.start[fetch])
+    moved = float(repeat.moved[fetch])
     rate = f", {format_quantity(8e-6 * moved / seconds, 'Mbit/s')}" if seconds > 0 and moved else ""
     return f"{format_number(moved / 1e6)} MB{rate}: {names}{more}"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.model.files import Configured, Hosts, Timings
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.storage import store
 
 PACKAGES = ("python", "dask", "distributed", "numpy")
@@ -21,7 +21,9 @@ def identity(run: Path) -> dict[str, Any]:
     if sources := experiment.get("workload_sources"):
         text = json.dumps(sources, sort_keys=True)
         identity["workload's source"] = hashlib.sha256(text.encode()).hexdigest()[:8]
-    baseline_first = sorted(store.finished(run), key=lambda trial: not store.need(Trial, trial).baseline)
+    baseline_first = sorted(
+        store.finished(run), key=lambda trial: not store.need(RequestedTrial, trial).baseline
+    )
     for directory in baseline_first:
         if timings := store.read(Timings, directory):
             identity |= {package: timings.versions.get(package) for package in PACKAGES}

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from dasklab.model.files import AGAIN, Result, Simulation, Timings
 from dasklab.model.metric import METRICS
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.statistics.compare import CellChange, compare
 from dasklab.results.statistics.identity import simulated_from
 from dasklab.results.statistics.interval import format_interval
@@ -45,13 +45,13 @@ def rows(old: Path, new: Path, cell: str) -> list[ReproducedRow]:
 
 def _trials(run: Path, cell: str) -> dict[tuple[int, bool], Path]:
     """Map the block, and whether it is the null trial, to the directory of each trial of a cell."""
-    trials = {directory: store.need(Trial, directory) for directory in store.finished(run)}
+    trials = {directory: store.need(RequestedTrial, directory) for directory in store.finished(run)}
     return {(trial.block, trial.null): path for path, trial in trials.items() if trial.cell == cell}
 
 
 def _rows(old: Path, new: Path) -> Iterator[ReproducedRow]:
     """Yield a trial's faults, its verdict, its mean, and the digest of each seed."""
-    faults = [" and ".join(map(str, store.need(Trial, path).faults)) for path in (old, new)]
+    faults = [" and ".join(map(str, store.need(RequestedTrial, path).faults)) for path in (old, new)]
     if any(faults):
         yield ReproducedRow(old.name, "fault", *faults)
     results = [store.need(Result, path) for path in (old, new)]

@@ -28,11 +28,11 @@ from dasklab.model.files import (
     Simulation,
     Timings,
 )
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.storage.documents import exists, file_of, need, read
 
 DOCUMENTS: tuple[type[Document], ...] = (
-    *(Trial, Attempt, Result, Timings, Measured, Configured),
+    *(RequestedTrial, Attempt, Result, Timings, Measured, Configured),
     *(Hosts, ObservedFaults, Failed, CaptureReport, Simulation),
 )
 RECORDS: tuple[type[Document], ...] = (Records, CaptureRecords)  # large: checked by their reader
@@ -103,7 +103,7 @@ def _damage(directory: Path, signature: Signature) -> str | None:
 
 
 def _problems(directory: Path, documents: Mapping[type[Document], Document | None]) -> Iterator[str]:
-    timings, result, trial = documents[Timings], documents[Result], documents[Trial]
+    timings, result, trial = documents[Timings], documents[Result], documents[RequestedTrial]
     has_result = isinstance(result, Result) and result.status in MEASURED_STATUSES
     if has_result and isinstance(timings, Timings) and not timings.timed:
         yield f"{directory / Timings.FILE}: it holds no timed run, though the trial has a result"
@@ -111,14 +111,14 @@ def _problems(directory: Path, documents: Mapping[type[Document], Document | Non
     for kind, document in documents.items():
         if kind.FILE in expected and document is None:
             yield f"{directory / kind.FILE}: the file is missing"
-    if isinstance(trial, Trial) and isinstance(result, Result) and trial.trial != result.trial:
-        yield f"{directory}: {Trial.FILE} is of {trial.trial}, {Result.FILE} of {result.trial}"
+    if isinstance(trial, RequestedTrial) and isinstance(result, Result) and trial.trial != result.trial:
+        yield f"{directory}: {RequestedTrial.FILE} is of {trial.trial}, {Result.FILE} of {result.trial}"
 
 
 def _expected(documents: Mapping[type[Document], Document | None], has_result: bool) -> set[str]:
     """Return the names of the documents that a trial must have."""
-    attempt, trial = documents[Attempt], documents[Trial]
-    files = {Trial.FILE, Attempt.FILE, Result.FILE}
+    attempt, trial = documents[Attempt], documents[RequestedTrial]
+    files = {RequestedTrial.FILE, Attempt.FILE, Result.FILE}
     if isinstance(attempt, Attempt):
         files |= set(attempt.files)
     if has_result:
@@ -126,6 +126,6 @@ def _expected(documents: Mapping[type[Document], Document | None], has_result: b
         if isinstance(attempt, Attempt) and not attempt.files and documents[Simulation] is None:
             # early versions did not write down what a trial left
             files |= {kind.FILE for kind in (Measured, Configured, Hosts)}
-            if isinstance(trial, Trial) and trial.capture:
+            if isinstance(trial, RequestedTrial) and trial.capture:
                 files.add(CaptureReport.FILE)
     return files

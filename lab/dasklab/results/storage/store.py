@@ -15,7 +15,7 @@ from dasklab.model.document import Document
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Attempt, Campaign, Measured, Result, Timings
 from dasklab.model.strict import validate
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.notices import warn
 from dasklab.results.storage.damage import damage, gaps
 from dasklab.results.storage.documents import exists, file_of, need, read, read_file, write
@@ -32,7 +32,7 @@ def find(path: Path) -> list[Path]:
         LabError: there is no run that can be read.
     """
     runs = sorted((p.parent for p in path.glob(f"**/{Campaign.FILE}")), key=lambda run: run.name)
-    for incomplete in sorted({p.parent.parent for p in path.glob(f"*/**/{Trial.FILE}")} - set(runs)):
+    for incomplete in sorted({p.parent.parent for p in path.glob(f"*/**/{RequestedTrial.FILE}")} - set(runs)):
         warn(f"{incomplete / Campaign.FILE}: the file is missing; the run is left out")
     runs = [run for run, _ in for_each_run(runs, read_run)]
     if not runs:
@@ -151,5 +151,5 @@ def measuring_s(directory: Path) -> float:
     most_pings: dict[str, int] = {}
     for (phase, _), count in pings.items():
         most_pings[phase] = max(most_pings.get(phase, 0), count)
-    pings_s = need(Trial, directory).probes.interval_s * sum(most_pings.values())
+    pings_s = need(RequestedTrial, directory).probes.interval_s * sum(most_pings.values())
     return runs_s + pings_s + sum(probe.seconds for probe in measured.throughput)

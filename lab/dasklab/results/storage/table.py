@@ -14,7 +14,7 @@ from dasklab.errors import LabError
 from dasklab.model import cells, previous_format
 from dasklab.model.columns import COLUMNS
 from dasklab.model.files import Configured, Result
-from dasklab.model.trial import Setup, Trial
+from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.notices import warn
 from dasklab.results.storage import store
 from dasklab.results.storage.samples import Row, samples
@@ -133,19 +133,20 @@ def _frame(rows: list[Row], factors: list[str]) -> pd.DataFrame:
     return frame
 
 
-def _trials(run: Path, names: list[str]) -> Iterator[tuple[Path, Trial]]:
+def _trials(run: Path, names: list[str]) -> Iterator[tuple[Path, RequestedTrial]]:
     """Yield the readable trials of cells that are in the experiment."""
     for directory in store.finished(run):
-        trial = store.need(Trial, directory)
+        trial = store.need(RequestedTrial, directory)
         if trial.cell in names:
             yield directory, trial
         else:
             warn(
-                f"{directory / Trial.FILE}: the experiment has no cell {trial.cell!r}; the trial is left out"
+                f"{directory / RequestedTrial.FILE}: the experiment has no cell {trial.cell!r};"
+                " the trial is left out"
             )
 
 
-def _trial_columns(run: Path, directory: Path, trial: Trial) -> Row:
+def _trial_columns(run: Path, directory: Path, trial: RequestedTrial) -> Row:
     return {
         "experiment": trial.experiment,
         "run": run.name,
@@ -160,7 +161,7 @@ def _trial_columns(run: Path, directory: Path, trial: Trial) -> Row:
     }
 
 
-def _changed(trial: Trial, setup: Setup) -> set[frozenset[str]]:
+def _changed(trial: RequestedTrial, setup: Setup) -> set[frozenset[str]]:
     """Return what a trial changes: a host, or a host and the peer if only the way between them changes."""
     links = {frozenset({host, link.peer or host}) for host, link in trial.links.items()}
     return links | {frozenset({host}) for host, nic in trial.nics.items() if nic != setup.nics[host]}

@@ -9,13 +9,13 @@ from dasklab.model.dask_settings import flatten
 from dasklab.model.engines import spark_text
 from dasklab.model.experiment import merge
 from dasklab.model.files import Timings, WorkerProcess
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import Layout
 
 DASK_PLACEMENT = "distributed.scheduler"  # the module in which Dask's own scheduler chooses a worker
 
 
-def differences(trial: Trial, timings: Timings) -> Iterator[str]:
+def differences(trial: RequestedTrial, timings: Timings) -> Iterator[str]:
     """Yield a line for each property in which the cluster is not as requested."""
     yield from _engine(trial, timings)
     yield from _settings(trial, timings)
@@ -25,7 +25,7 @@ def differences(trial: Trial, timings: Timings) -> Iterator[str]:
     yield from _layout(trial, timings)
 
 
-def _engine(trial: Trial, timings: Timings) -> Iterator[str]:
+def _engine(trial: RequestedTrial, timings: Timings) -> Iterator[str]:
     """Compare the engine, and Spark's settings. Executors run with the settings of the driver."""
     engine = "spark" if "spark" in timings.versions else "dask"
     if engine != trial.engine:
@@ -36,7 +36,7 @@ def _engine(trial: Trial, timings: Timings) -> Iterator[str]:
             yield f"client: requested {name} {spark_text(requested)}, it runs with {value}"
 
 
-def _settings(trial: Trial, timings: Timings) -> Iterator[str]:
+def _settings(trial: RequestedTrial, timings: Timings) -> Iterator[str]:
     """Compare Dask's settings. Those of the scheduler variant are for the scheduler alone."""
     of_scheduler = dict(flatten(merge(trial.dask, trial.resolved_scheduler.settings)))
     shared = dict(flatten(trial.dask))
@@ -49,7 +49,7 @@ def _settings(trial: Trial, timings: Timings) -> Iterator[str]:
                 yield f"{process}: requested dask {name}: {requested!r}, it runs with {config.get(name)!r}"
 
 
-def _packages(trial: Trial, timings: Timings) -> Iterator[str]:
+def _packages(trial: RequestedTrial, timings: Timings) -> Iterator[str]:
     """Compare the versions that the trial requests."""
     requested = {**trial.packages, **trial.environment}
     if requested and not timings.packages:
@@ -61,7 +61,7 @@ def _packages(trial: Trial, timings: Timings) -> Iterator[str]:
                 yield f"{process}: requested {name} {version}, it runs with {packages.get(name)}"
 
 
-def _scheduler(trial: Trial, timings: Timings) -> Iterator[str]:
+def _scheduler(trial: RequestedTrial, timings: Timings) -> Iterator[str]:
     """Compare the scheduler. If the trial requests none, the inventory's may be anything."""
     requested, running = trial.resolved_scheduler, timings.cluster.scheduler
     name = requested.variant or requested.command
@@ -83,7 +83,7 @@ def _scheduler(trial: Trial, timings: Timings) -> Iterator[str]:
             yield f"scheduler: requested {name}, its event loop is {running.loop}"
 
 
-def _workers(trial: Trial, timings: Timings) -> Iterator[str]:
+def _workers(trial: RequestedTrial, timings: Timings) -> Iterator[str]:
     """Zero workers run if they were requested, and only then."""
     zero = trial.worker.variant == "zero"
     processes = timings.cluster.processes
@@ -94,7 +94,7 @@ def _workers(trial: Trial, timings: Timings) -> Iterator[str]:
         yield f"requested {requested}, {running} run: {', '.join(others)}"
 
 
-def _layout(trial: Trial, timings: Timings) -> Iterator[str]:
+def _layout(trial: RequestedTrial, timings: Timings) -> Iterator[str]:
     """Each host has the requested number of processes, and each of these the number of threads."""
     if trial.layout is None:
         return

@@ -8,7 +8,7 @@ from dasklab.model.files import Configured, ConfiguredHost, ConfiguredImpairment
 from dasklab.model.impairments import IMPAIRMENTS, QUEUES, drops_at_once, queued, read_back, sides
 from dasklab.model.link import Link
 from dasklab.model.nic import DRIVERS, NicSettings, net_from_pve
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 
 RELATIVE = 1e-3  # rounding by tc and the hypervisor may change an amount by this share ...
 ABSOLUTE = 1e-3  # ... or by this much of its unit
@@ -16,7 +16,7 @@ Amounts = Mapping[str, float]
 Scope = tuple[str, str | None, bool]  # direction, peer, policer
 
 
-def differences(trial: Trial, configured: Configured) -> Iterator[str]:
+def differences(trial: RequestedTrial, configured: Configured) -> Iterator[str]:
     """Yield a line for each item that is configured otherwise than requested."""
     bridge = configured.bridge
     if bridge is not None and (bridge.ageing_s == 0) != (trial.bridge == "flooding"):

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dasklab.model.experiment import Tolerances
 from dasklab.model.files import Configured, ConfiguredHost, Queue
 from dasklab.model.link import Link
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.validity import binomial
 
 
-def differences(trial: Trial, configured: Configured, allowed: Tolerances) -> Iterator[str]:
+def differences(trial: RequestedTrial, configured: Configured, allowed: Tolerances) -> Iterator[str]:
     """Yield a line for each netem that dropped otherwise than requested."""
     for host, configured_host in configured.hosts.items():
         for queue in configured_host.qdisc_after:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from dasklab.model.faults import Fault
 from dasklab.model.files import ObservedFault, ObservedFaults, Timings
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 
 LATE_S = 1.0  # a fault may start, and end, later than requested: a service takes time to start
 KILLED_STATES = ("inactive", "failed")  # systemd's words for a killed service
 
 
-def differences(trial: Trial, observed: ObservedFaults | None, timings: Timings) -> Iterator[str]:
+def differences(trial: RequestedTrial, observed: ObservedFaults | None, timings: Timings) -> Iterator[str]:
     """Yield a line for each fault that did not happen as requested."""
     timed = timings.timed
     runs_s = max(sample.stop for sample in timed) - min(sample.start for sample in timed)
@@ -43,14 +43,14 @@ def _difference(fault: Fault, observed: ObservedFault, runs_s: float) -> str | N
     return None
 
 
-def expected_workers(trial: Trial) -> range:
+def expected_workers(trial: RequestedTrial) -> range:
     """Return how many worker hosts may be left: killed ones are gone, others with a fault may be."""
     faulty = [fault for fault in trial.faults if fault.host != "scheduler"]
     killed = sum(fault.does == "kill" for fault in faulty)
     return range(trial.workers - len(faulty), trial.workers - killed + 1)
 
 
-def reproduction(trial: Trial, seed: int) -> Iterator[str]:
+def reproduction(trial: RequestedTrial, seed: int) -> Iterator[str]:
     """Yield a failed trial's faults with the seed: enough to reproduce it."""
     if trial.faults:
         yield f"with {', '.join(map(str, trial.faults))} (seed {seed})"

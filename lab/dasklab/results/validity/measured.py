@@ -16,7 +16,7 @@ import numpy as np
 from dasklab.model.experiment import Tolerances
 from dasklab.model.files import Measured, Probe, Rtt, Throughput
 from dasklab.model.nic import BURST_MBIT
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.validity.binomial import is_unlikely
 from dasklab.results.validity.routes import added_delay_ms, cap_mbit, lost_share, one_way, round_trip
 
@@ -28,12 +28,12 @@ MOST_SPREAD = 0.5  # a baseline may scatter more, but half of a cap is not the c
 class Baseline:
     """What the baseline requests, and what its trials measured between each pair of hosts."""
 
-    trial: Trial
+    trial: RequestedTrial
     rtt_ms: dict[tuple[str, str], list[float]]
     mbit: dict[tuple[str, str], list[float]]
 
 
-def baseline(trial: Trial, measured: Sequence[Measured]) -> Baseline:
+def baseline(trial: RequestedTrial, measured: Sequence[Measured]) -> Baseline:
     """Collect the measurements of several trials of the baseline."""
     rtt: dict[tuple[str, str], list[float]] = {}
     mbit: dict[tuple[str, str], list[float]] = {}
@@ -45,7 +45,9 @@ def baseline(trial: Trial, measured: Sequence[Measured]) -> Baseline:
     return Baseline(trial, rtt, mbit)
 
 
-def differences(trial: Trial, measured: Measured, base: Baseline, allowed: Tolerances) -> Iterator[str]:
+def differences(
+    trial: RequestedTrial, measured: Measured, base: Baseline, allowed: Tolerances
+) -> Iterator[str]:
     """Yield a line for each measurement that differs from what the trial requests."""
     for rtt in measured.rtt:
         yield from _delay(trial, rtt, base, allowed)
@@ -55,7 +57,7 @@ def differences(trial: Trial, measured: Measured, base: Baseline, allowed: Toler
         yield from _rate(trial, throughput, base, allowed)
 
 
-def _delay(trial: Trial, probe: Rtt, base: Baseline, allowed: Tolerances) -> Iterator[str]:
+def _delay(trial: RequestedTrial, probe: Rtt, base: Baseline, allowed: Tolerances) -> Iterator[str]:
     src, dst, samples = probe.src, probe.dst, probe.samples_ms
     links, base_links = round_trip(trial, src, dst), round_trip(base.trial, src, dst)
     requested = added_delay_ms(trial, src, dst) - added_delay_ms(base.trial, src, dst)
@@ -81,7 +83,7 @@ def _delay(trial: Trial, probe: Rtt, base: Baseline, allowed: Tolerances) -> Ite
         yield f"{_way(probe)}: requested {requested:g} ms of added delay, {measured}"
 
 
-def _lost_pings(trial: Trial, probe: Rtt, allowed: Tolerances) -> Iterator[str]:
+def _lost_pings(trial: RequestedTrial, probe: Rtt, allowed: Tolerances) -> Iterator[str]:
     """Lost pings lie in the binomial interval of the requested loss; without one, none is lost."""
     share = lost_share(trial, probe.src, probe.dst)
     lost = max(0, probe.pings - len(probe.samples_ms))
@@ -90,7 +92,7 @@ def _lost_pings(trial: Trial, probe: Rtt, allowed: Tolerances) -> Iterator[str]:
         yield f"{_way(probe)}: {requested}, {lost} of {probe.pings} pings were lost"
 
 
-def _rate(trial: Trial, probe: Throughput, base: Baseline, allowed: Tolerances) -> Iterator[str]:
+def _rate(trial: RequestedTrial, probe: Throughput, base: Baseline, allowed: Tolerances) -> Iterator[str]:
     src, dst, mbit = probe.src, probe.dst, probe.mbit
     cap = cap_mbit(trial, src, dst)
     reference = base.mbit.get((src, dst))

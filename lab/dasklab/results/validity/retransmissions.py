@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dasklab.model.files import HostFacts, Hosts, Measured
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.validity.binomial import exceeds
 
 # Of five published runs, 61 trials have no setting that explains retransmissions. They retransmitted at
@@ -21,7 +21,7 @@ PROBE_FACTOR = 2  # a probe has one connection; those of a run compete with each
 SEGMENT_BYTES = 1448  # of a full TCP segment
 
 
-def warnings(trial: Trial, hosts: Hosts, measured: Measured, confidence: float) -> Iterator[str]:
+def warnings(trial: RequestedTrial, hosts: Hosts, measured: Measured, confidence: float) -> Iterator[str]:
     """Yield a line if the hosts retransmitted more than can be explained."""
     facts = hosts.hosts
     if not facts or not all(_is_counted(host) for host in facts.values()) or _settings_explain(trial):
@@ -38,7 +38,7 @@ def warnings(trial: Trial, hosts: Hosts, measured: Measured, confidence: float) 
         )
 
 
-def _settings_explain(trial: Trial) -> bool:
+def _settings_explain(trial: RequestedTrial) -> bool:
     """Whether the trial requests what makes TCP retransmit: loss, reordering, full queues or faults."""
     links = trial.links.values()
     is_lossy = any(link.loss_pct or link.reorder_pct or link.jitter_ms or link.rate_mbit for link in links)

@@ -19,7 +19,7 @@ from dasklab.model.files import (
     Status,
     Timings,
 )
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.notices import warn
 from dasklab.results.storage import store
 from dasklab.results.validity import (
@@ -48,7 +48,7 @@ def assess(run: Path) -> dict[str, Result]:
         The result of each trial, by name.
     """
     attempted = {directory: _unreadable(directory) for directory in store.having(run, Attempt)}
-    trials = {d: store.need(Trial, d) for d, reason in attempted.items() if reason is None}
+    trials = {d: store.need(RequestedTrial, d) for d, reason in attempted.items() if reason is None}
     campaign = store.read_run(run)
     allowed, simulated = store.experiment(campaign).tolerances, campaign.setup.simulated is not None
     failures = {d: _failure(d, trial, simulated, campaign.seed) for d, trial in trials.items()}
@@ -66,7 +66,7 @@ def assess(run: Path) -> dict[str, Result]:
 
 
 def link_reasons(
-    trial: Trial,
+    trial: RequestedTrial,
     configured_links: Configured | None,
     measured_links: Measured | None,
     base: Baseline,
@@ -87,7 +87,7 @@ def link_reasons(
 def _unreadable(directory: Path) -> str | None:
     """Return why a trial's files cannot be judged; None if they can."""
     try:
-        store.need(Trial, directory), store.need(Attempt, directory)
+        store.need(RequestedTrial, directory), store.need(Attempt, directory)
         for kind in READ:
             store.read(kind, directory)
     except LabError as error:
@@ -98,7 +98,7 @@ def _unreadable(directory: Path) -> str | None:
 def _fail_unreadable(directory: Path, reason: str) -> Result | None:
     """Judge a trial that left a file which cannot be read, unless it was judged before."""
     try:
-        trial = store.need(Trial, directory)
+        trial = store.need(RequestedTrial, directory)
         if not (directory / Result.FILE).exists():
             return _write(directory, trial, ("failed", [reason]))
     except LabError:  # not even the trial's name can be read
@@ -107,7 +107,7 @@ def _fail_unreadable(directory: Path, reason: str) -> Result | None:
     return None
 
 
-def _judge(directory: Path, trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:
+def _judge(directory: Path, trial: RequestedTrial, base: Baseline | None, allowed: Tolerances) -> Verdict:
     """Judge a trial that completed. Without a baseline its links cannot be judged yet."""
     timings = store.need(Timings, directory)
     during_runs = [
@@ -124,7 +124,7 @@ def _judge(directory: Path, trial: Trial, base: Baseline | None, allowed: Tolera
     return ("invalid" if reasons else "ok"), reasons
 
 
-def _failure(directory: Path, trial: Trial, simulated: bool, seed: int) -> Verdict | None:
+def _failure(directory: Path, trial: RequestedTrial, simulated: bool, seed: int) -> Verdict | None:
     """Return the verdict on a trial that has nothing to judge; None if it has."""
     if trial.unsupported:
         return "unsupported", list(trial.unsupported)
@@ -147,7 +147,7 @@ def _failure(directory: Path, trial: Trial, simulated: bool, seed: int) -> Verdi
     return None
 
 
-def _warnings(directory: Path, trial: Trial, allowed: Tolerances) -> list[str]:
+def _warnings(directory: Path, trial: RequestedTrial, allowed: Tolerances) -> list[str]:
     """Return what is suspicious in a trial but does not make it invalid."""
     hosts = store.read(Hosts, directory)
     if hosts is None:
@@ -156,7 +156,7 @@ def _warnings(directory: Path, trial: Trial, allowed: Tolerances) -> list[str]:
     return list(retransmissions.warnings(trial, hosts, measured_links, allowed.loss_confidence))
 
 
-def _write(directory: Path, trial: Trial, verdict: Verdict, warnings: Sequence[str] = ()) -> Result:
+def _write(directory: Path, trial: RequestedTrial, verdict: Verdict, warnings: Sequence[str] = ()) -> Result:
     status, reasons = verdict
     attempt = store.need(Attempt, directory)
     result = Result(

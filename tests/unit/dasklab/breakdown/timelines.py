@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dasklab.breakdown.build.columns import build_run
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.build.columns import build_repeat
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.steps import Steps
 from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.schema import TABLES
@@ -48,7 +48,7 @@ def fetch(receiver: str, sender: str, start: float, stop: float, keys: Sequence[
     return row | {"status": "OK"} | more
 
 
-def make_run(
+def make_repeat(
     tasks: Sequence[Row] = (),
     fetches: Sequence[Row] = (),
     *,
@@ -61,8 +61,8 @@ def make_run(
     queued: Sequence[tuple[float, int]] = (),
     graphs: Sequence[Row] = (),
     tables: Mapping[str, Sequence[Row]] = {},
-) -> Run:
-    """Build a run.
+) -> Repeat:
+    """Build a repeat.
 
     Args:
         unfinished, queued: numbers of tasks from some times on.
@@ -89,8 +89,10 @@ def make_run(
         "graphs": list(graphs),
     }
     rows |= {name: list(some) for name, some in tables.items()}
-    run = build_run({name: pd.DataFrame(each, columns=list(TABLES[name])) for name, each in rows.items()})
-    return replace(run, unfinished=_steps(unfinished), queued=_steps(queued))
+    repeat = build_repeat(
+        {name: pd.DataFrame(each, columns=list(TABLES[name])) for name, each in rows.items()}
+    )
+    return replace(repeat, unfinished=_steps(unfinished), queued=_steps(queued))
 
 
 def _steps(pairs: Sequence[tuple[float, int]]) -> Steps:
@@ -102,7 +104,7 @@ def by_hand(
     second: Row | None = None,
     more: Sequence[Row] = (),
     busy: Mapping[str, Spans] = {},
-) -> Run:
+) -> Repeat:
     """One thread each on two workers: ``b`` on worker-2 needs ``a`` of worker-1, which ends at 3.
 
     Args:
@@ -118,11 +120,11 @@ def by_hand(
         "worker-2", "worker-1", 4.6, 7.4, ("a",), serve_start_s=5.0, serialise_s=0.2, deserialise_s=0.4
     )
     tasks = [a | (first or {}), b | (second or {}), *more]
-    return make_run(tasks, [brought], busy=busy, unfinished=[(0.4, 2), (3.6, 1), (9.4, 0)])
+    return make_repeat(tasks, [brought], busy=busy, unfinished=[(0.4, 2), (3.6, 1), (9.4, 0)])
 
 
-def random_run(seed: int, sense: bool) -> Run:
-    """A run; without ``sense`` its stamps lie anywhere or are missing, and computations may overlap."""
+def random_repeat(seed: int, sense: bool) -> Repeat:
+    """A repeat; without ``sense`` its stamps lie anywhere or are missing, and computations may overlap."""
     chance = random.Random(seed)
     start = chance.uniform(0, 1e9)
     stop = start + chance.uniform(0.1, 12)
@@ -140,7 +142,7 @@ def random_run(seed: int, sense: bool) -> Run:
     numbers = [
         sorted((chance.uniform(start, stop), chance.randint(0, 2)) for _ in range(9)) for _ in range(2)
     ]
-    return make_run(
+    return make_repeat(
         tasks,
         _fetches(chance, tasks, list(threads), (start, stop)),
         start=start,

@@ -10,7 +10,7 @@ from dasklab.errors import LabError
 from dasklab.model import experiment, packages
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Timings
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.validity.cluster import differences
 from dasklab.running.trials import plan
 
@@ -20,11 +20,11 @@ from tests.unit.dasklab.results.trials import EXPERIMENT, files_of, trial
 PINNED, OLD = packages.pins()["dask"], "2024.8.0"
 
 
-def with_packages(**versions: str) -> Trial:
+def with_packages(**versions: str) -> RequestedTrial:
     return trial(packages=versions)
 
 
-def reasons(requested: Trial, reported: dict[str, dict[str, str]]) -> list[str]:
+def reasons(requested: RequestedTrial, reported: dict[str, dict[str, str]]) -> list[str]:
     """Return the differences of a trial whose processes report these packages."""
     timings = files_of(requested)["timings.json"] | {"packages": reported}
     return list(differences(requested, Timings.model_validate(timings)))

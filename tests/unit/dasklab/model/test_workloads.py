@@ -9,7 +9,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.model import experiment, workloads
 from dasklab.model.settings import Workload
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.statistics import identity
 from dasklab.results.storage import store
 from dasklab.running import driver
@@ -55,7 +55,7 @@ def test_run_resumes_with_the_source_it_began_with(folder: Path) -> None:
     resumed = driver.resume(begun.directory, SETUP)
     assert resumed.trials == begun.trials
     store.write(begun.directory, begun.trials[0])
-    assert store.need(Trial, begun.directory).workload.source == SOURCE
+    assert store.need(RequestedTrial, begun.directory).workload.source == SOURCE
 
 
 def test_level_may_choose_a_workload_beside_the_file(folder: Path) -> None:

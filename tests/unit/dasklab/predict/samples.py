@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.predict.calibration import Calibration, TaskSamples
 from dasklab.sim.costs import Costs
 
@@ -24,7 +24,7 @@ CALIBRATION = Calibration(
     burst_bytes=1000,
     queue_bytes=5,
 )
-TRIAL = Trial.model_validate(
+TRIAL = RequestedTrial.model_validate(
     {
         "experiment": "e",
         "trial": "t",

@@ -6,17 +6,17 @@ import math
 
 import pandas as pd
 import pytest
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.predict import recorded
 
-from tests.unit.dasklab.breakdown.timelines import fetch, make_run, task
+from tests.unit.dasklab.breakdown.timelines import fetch, make_repeat, task
 
 SPAN = "execute/span/{}/seconds"
 METRICS = ["run", "node", "metric", "value"]
 
 
 def frames() -> dict[str, pd.DataFrame]:
-    """Run 0 is a warm-up. Run 1 has two tasks, one of which needs a result from before the runs."""
+    """Run 0 is a warm-up. Run 1 has two tasks, one of which needs a result from before the repeats."""
     tasks = [
         (0, "('add-0', 1)", 1.0, 9.0, 5),
         (1, "('add-1', 1)", 20.0, 20.5, 800),
@@ -45,11 +45,11 @@ def with_metrics(*rows: tuple[int, str, str, float]) -> dict[str, pd.DataFrame]:
     return frames() | {"metrics": pd.DataFrame(list(rows), columns=METRICS)}
 
 
-def run(number: int, moved: int, tasks: int, byte_s: float = 1e-9) -> Run:
+def repeat(number: int, moved: int, tasks: int, byte_s: float = 1e-9) -> Repeat:
     """Ten seconds; worker-1 is busy 0.1 s for each task and ``byte_s`` for each byte that it fetched."""
     needs = [("b", moved, ())]
     busy_s = 0.1 * tasks + byte_s * moved
-    return make_run(
+    return make_repeat(
         [
             task(f"a-{i}", "worker-1", 0, 2.0 + i, 2.5 + i, decided=1.0, handled=8.0, needs=needs)
             for i in range(tasks)
@@ -92,7 +92,7 @@ def test_workers_are_behind_by_the_prepared_results_that_they_lack() -> None:
         (1, "('old-0', 1)", 8, "worker-2"),
         (1, "('old-0', 2)", 8, "worker-2\x1fworker-1"),
         (1, "('old-0', 2)", 8, ""),
-        (1, "('add-1', 1)", 8, "worker-1"),  # computed in a run
+        (1, "('add-1', 1)", 8, "worker-1"),  # computed in a repeat
     ]
     tables["needs"] = pd.DataFrame(needs, columns=["run", "needed", "nbytes", "holders"])
     assert recorded.behind(tables, ["worker-1", "worker-2", "worker-3"]) == (2, 0, 2)
@@ -111,11 +111,11 @@ def test_granted_share_reduces_the_cpu_time_of_emulated_machines() -> None:
     # 2 s were counted: with half of it granted, 1 s was work and 1 + 3 s waiting
     assert recorded.task_samples(frames(), 0.5)["add"].cpu_share == pytest.approx(0.125)
     assert recorded.starved(frames(), 0.5) == pytest.approx(4.0)
-    full, half = (recorded.loop_cpu(frames(), [run(1, 10**8, 2)], granted) for granted in (1.0, 0.5))
+    full, half = (recorded.loop_cpu(frames(), [repeat(1, 10**8, 2)], granted) for granted in (1.0, 0.5))
     assert half["worker"] == pytest.approx(full["worker"] / 2)
     # three processes wanted a core for 7 s, and had one and a half
     busy = with_metrics((1, "worker-1", recorded.CPU, 21.0))
-    cores = recorded.available_cores(busy, [run(1, 10, 2)], 2, 0.5)
+    cores = recorded.available_cores(busy, [repeat(1, 10, 2)], 2, 0.5)
     assert cores == pytest.approx(2 * 1.5 / (2 - 5 * math.exp(-3)), rel=1e-3)
 
 
@@ -125,11 +125,11 @@ def test_loop_cpu_is_the_processes_cpu_time_without_that_of_tasks() -> None:
     tables["metrics"] = pd.concat([tables["metrics"], row], ignore_index=True)
     # Workers had 2 s of CPU, 0.5 s of it for tasks, and their loops were busy for 0.2 + 0.2 s.
     # The scheduler's loop was busy for 0.5 s.
-    assert recorded.loop_cpu(tables, [run(1, 10**8, 2)]) == pytest.approx(
+    assert recorded.loop_cpu(tables, [repeat(1, 10**8, 2)]) == pytest.approx(
         {"scheduler": 0.1 / 0.5, "worker": 1.5 / 0.4}
     )
     tables["metrics"] = tables["metrics"][tables["metrics"].metric != recorded.CPU]
-    assert recorded.loop_cpu(tables, [run(1, 100_000, 2)]) == {}
+    assert recorded.loop_cpu(tables, [repeat(1, 100_000, 2)]) == {}
 
 
 @pytest.mark.parametrize(
@@ -144,40 +144,40 @@ def test_loop_cpu_is_the_processes_cpu_time_without_that_of_tasks() -> None:
 def test_available_cores_are_those_used_while_all_were_wanted(
     used_s: float, waited_s: float, cores: float
 ) -> None:
-    # In 3 s of the run's 10 s the client computes alone
+    # In 3 s of the repeat's 10 s the client computes alone
     tables = with_metrics((1, "worker-1", recorded.CPU, used_s), (1, "scheduler", recorded.WAITED, waited_s))
-    assert recorded.available_cores(tables, [run(1, 10, 2)], 2) == pytest.approx(cores, rel=1e-3)
+    assert recorded.available_cores(tables, [repeat(1, 10, 2)], 2) == pytest.approx(cores, rel=1e-3)
 
 
 # --- event loops and the client ----------------------------------------------------------------------------
 
 
 def test_operations_cost_the_busy_time_of_loops_without_that_of_bytes() -> None:
-    runs = [run(1, 10**8, 2), run(2, 4 * 10**8, 3), run(3, 2 * 10**8, 5)]
-    costs = recorded.costs(runs, {"scheduler": 100.0, "worker": 50.0})
+    repeats = [repeat(1, 10**8, 2), repeat(2, 4 * 10**8, 3), repeat(3, 2 * 10**8, 5)]
+    costs = recorded.costs(repeats, {"scheduler": 100.0, "worker": 50.0})
     assert costs["scheduler"].op_s == pytest.approx(0.5 / 100)
     assert costs["worker"].byte_s == pytest.approx(1e-9)
-    # Both workers together, per run: 0.1 s for each of 10 tasks in three runs
+    # Both workers together, per repeat: 0.1 s for each of 10 tasks in three runs
     assert costs["worker"].op_s == pytest.approx(1.0 / 3 / 50)
 
 
 def test_cost_of_a_byte_is_bounded() -> None:
-    runs = [run(1, 100_000, 2, 1e-6), run(2, 400_000, 3, 1e-6), run(3, 200_000, 5, 1e-6)]
-    worker = recorded.costs(runs, {"scheduler": 100.0, "worker": 50.0})["worker"]
+    repeats = [repeat(1, 100_000, 2, 1e-6), repeat(2, 400_000, 3, 1e-6), repeat(3, 200_000, 5, 1e-6)]
+    worker = recorded.costs(repeats, {"scheduler": 100.0, "worker": 50.0})["worker"]
     assert worker.byte_s == recorded.MAX_BYTE_S
     # The rest is the operations': 1 s for tasks and 2 x 0.7 s for bytes in three runs
     assert worker.op_s == pytest.approx((2.4 - 2 * 700_000 * 1e-8) / 3 / 50)
 
 
 def test_driver_time_is_before_the_first_and_after_the_last_task() -> None:
-    assert recorded.driver_s([run(1, 10, 2), run(2, 10, 2)]) == pytest.approx(1.0 + 2.0)
+    assert recorded.driver_s([repeat(1, 10, 2), repeat(2, 10, 2)]) == pytest.approx(1.0 + 2.0)
 
 
 # --- peer-to-peer shuffles ---------------------------------------------------------------------------------
 
 
 def shuffled() -> dict[str, pd.DataFrame]:
-    """Two transfers that cut 3 kB together, and a barrier in each of two runs."""
+    """Two transfers that cut 3 kB together, and a barrier in each of two repeats."""
     tasks = [
         (1, "('shuffle-transfer-0', 1)", 1.0, 2.0, 28),
         (1, "('shuffle-transfer-0', 2)", 1.0, 2.0, 28),

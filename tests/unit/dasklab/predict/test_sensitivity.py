@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dasklab.commands import sensitivity as command
 from dasklab.model.files import Outcome, SimulatedRun, Timings
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm, pictures, sensitivity
 from dasklab.predict.validation import Validated
 from dasklab.results.statistics.interval import Interval
@@ -163,7 +163,7 @@ def test_measured_times_are_of_trials_that_differ_in_one_resource(tmp_path: Path
         cluster = {"workers": 2, "threads": 2, "addresses": {}}
         timings = {"workload": "w", "params": {}, "tasks": None, "samples": [sample], "cluster": cluster}
         (tmp_path / name).mkdir()
-        store.write(tmp_path / name, Trial.model_validate(content))
+        store.write(tmp_path / name, RequestedTrial.model_validate(content))
         store.write(tmp_path / name, Timings.model_validate(timings | {"versions": {}}))
         result = {"schema": 3, "experiment": "e", "trial": name, "cell": "c", "status": "ok", "reasons": []}
         spent = {"wall_s": 1, "measuring_s": 1}
@@ -181,7 +181,7 @@ def test_measured_times_are_of_trials_that_differ_in_one_resource(tmp_path: Path
     order = ["a", "b", "c", "uncapped", "more", "flooded"]
     campaign |= {"order": order, "setup": {"hosts": []}, "experiment": {}}
     (tmp_path / "experiment.json").write_text(json.dumps(campaign))
-    times = sensitivity.measured_times(tmp_path, store.need(Trial, tmp_path / "a"))
+    times = sensitivity.measured_times(tmp_path, store.need(RequestedTrial, tmp_path / "a"))
     assert times == {
         sensitivity.RATE: {100.0: [(1, 4.0), (1, 3.0)], 300.0: [(1, 2.0)]},
         sensitivity.WORKERS: {2: [(1, 4.0), (1, 3.0)], 3: [(1, 1.5)]},

@@ -15,7 +15,7 @@ from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Outcome, Result, SimulatedRun, Simulation
 from dasklab.model.settings import Workload
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
@@ -321,7 +321,7 @@ def test_run_is_calibrated_on_all_trials_of_the_baselines_setting(
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
     lines: list[str] = []
     calibrations = Calibrations.from_measured(measured, Experiment.model_validate(CAPS), lines.append)
-    trials = [store.need(Trial, folder) for folder in folders]
+    trials = [store.need(RequestedTrial, folder) for folder in folders]
     assert sorted((trial.baseline, trial.null) for trial in trials) == [(False, True), (True, False)]
     assert len(lines) == 1
     [entry] = calibrations.workloads

@@ -10,7 +10,7 @@ from dasklab import records
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Result
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.predict.sources import baseline, sources
 from dasklab.results.storage import store
 from dasklab.running import driver
@@ -51,7 +51,7 @@ def invalidate(folder: Path) -> None:
 
 def cells(folders: list[Path]) -> list[tuple[str, bool]]:
     """Return each trial's cell, and whether it is a null trial."""
-    trials = [store.need(Trial, folder) for folder in folders]
+    trials = [store.need(RequestedTrial, folder) for folder in folders]
     return [(trial.cell, trial.null) for trial in trials]
 
 
@@ -66,7 +66,7 @@ def test_baselines_workload_comes_first_and_includes_its_null_trials(measure: Me
 def test_closest_setting_differs_in_the_fewest_values(measure: Measure) -> None:
     path = measure()
     for folder in store.finished(path):
-        if store.need(Trial, folder).cell == "work=tiny,change=100M":
+        if store.need(RequestedTrial, folder).cell == "work=tiny,change=100M":
             invalidate(folder)
     # Two settings remain that differ in two values: the workload, and the rate cap or the layout
     names = {cell for cell, _ in cells(list(sources(path).values())[1])}

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.errors import LabError
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.predict import prediction
 from dasklab.predict.whatif import parse, scenario
 from dasklab.results.storage import store
@@ -142,7 +142,7 @@ def test_mistake_is_one_line(assignment: str, message: str) -> None:
     ],
 )
 def test_cluster_that_is_not_simulated_is_refused(settings: dict[str, object], message: str) -> None:
-    trial = Trial.model_validate({**TRIAL.model_dump(), **settings})
+    trial = RequestedTrial.model_validate({**TRIAL.model_dump(), **settings})
     with pytest.raises(LabError) as mistake:
         scenario(trial, CALIBRATION, {}, seed=0)
     assert str(mistake.value).startswith(message)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from dasklab.breakdown.build.columns import build_run, complete_graphs
+from dasklab.breakdown.build.columns import build_repeat, complete_graphs
 from dasklab.breakdown.model.steps import value_at
 from dasklab.records.assemble import tables, worker_names
 from dasklab.records.document import Record
@@ -124,7 +124,7 @@ def test_a_key_belongs_to_the_graph_that_introduced_it(record: dict[str, pd.Data
 
 
 def test_unfinished_tasks_are_counted_from_their_stages(record: dict[str, pd.DataFrame]) -> None:
-    run = build_run(record)
+    run = build_repeat(record)
     assert value_at(run.unfinished, np.array([0.9, 1.0, 3.05, 3.5, 4.0, 7.0, 8.0])).tolist() == [
         0, 3, 2, 1, 2, 1, 0
     ]  # fmt: skip

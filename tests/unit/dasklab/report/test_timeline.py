@@ -18,7 +18,7 @@ from dasklab.report.timeline.plain import short_name
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Rectangles, Row, at_most, merge
 from dasklab.report.timeline.threads_panel import HEIGHTS
 
-from tests.unit.dasklab.breakdown.timelines import by_hand, random_run
+from tests.unit.dasklab.breakdown.timelines import by_hand, random_repeat
 
 
 def panel_of(number: int, rows: int = 4, length_s: float = 10.0) -> Panel:
@@ -70,7 +70,7 @@ def test_long_ones_stay_alone_and_the_longest_names_the_others() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_threads_show_every_moment_of_the_time_breakdown(seed: int) -> None:
-    run = random_run(seed, sense=True)
+    run = random_repeat(seed, sense=True)
     threads = panels(run)[0]
     some, intervals = threads.rectangles, break_down(run)
     below_path = some.row > 0
@@ -126,7 +126,7 @@ def test_messages_of_captured_runs_are_those_of_the_packets() -> None:
 
 
 def test_links_show_the_bytes_that_moved() -> None:
-    run = random_run(3, sense=True)
+    run = random_repeat(3, sense=True)
     links = panels(run)[-1]
     highest = float(re.search(r"up to ([\d.e-]+) Mbit/s", links.title)[1])
     some = links.rectangles

@@ -9,7 +9,7 @@ from typing import Any
 
 from dasklab.model.experiment import Experiment, Tolerances
 from dasklab.model.files import Configured, Measured
-from dasklab.model.trial import Setup, Trial
+from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.results.validity import measured, verdict
 from dasklab.running.trials import plan
 
@@ -19,12 +19,12 @@ EXPERIMENT: Json = {"title": "", "question": "", "metrics": {"compute_s": None}}
 Change = Callable[[Json], object]
 
 
-def trial(setup: Setup = SETUP, **settings: Any) -> Trial:
+def trial(setup: Setup = SETUP, **settings: Any) -> RequestedTrial:
     """Return the first trial of an experiment with these settings."""
     return plan("x", Experiment.model_validate(EXPERIMENT | settings), setup)[0]
 
 
-def files_of(trial: Trial, seed: int = 1) -> Json:
+def files_of(trial: RequestedTrial, seed: int = 1) -> Json:
     """Return the files of a trial in which everything was as requested, by name."""
     return answers(json.loads(trial.to_json()), 1.0, random.Random(seed))
 

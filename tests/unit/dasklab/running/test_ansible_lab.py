@@ -17,7 +17,7 @@ from dasklab.machines.endpoint import proxmox
 from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Failed
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.storage import store
 from dasklab.running import ansible_lab, playbook
 from dasklab.running.ansible_lab import AnsibleLab
@@ -31,7 +31,7 @@ LOG = "2026-01-01 00:00:00,000 p=1 u=root n=ansible"
 
 
 @pytest.fixture
-def trial(tmp_path: Path, sweep: Experiment) -> Trial:
+def trial(tmp_path: Path, sweep: Experiment) -> RequestedTrial:
     """A planned trial; its trial.json is in ``tmp_path``."""
     trial = plan("x", sweep, SETUP)[0]
     store.write(tmp_path, trial)
@@ -68,7 +68,7 @@ def log_of(*lines: str) -> str:
 )  # fmt: skip
 @pytest.mark.usefixtures("lab_hosts")
 def test_cause_of_a_failure_comes_from_ansibles_log(
-    log: str, cause: str, tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
+    log: str, cause: str, tmp_path: Path, trial: RequestedTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ansible_lab.LOG).write_text(log)
     monkeypatch.setattr(playbook, "run", lambda *args, **options: 4)
@@ -78,7 +78,9 @@ def test_cause_of_a_failure_comes_from_ansibles_log(
 
 
 @pytest.mark.usefixtures("lab_hosts")
-def test_current_phase_follows_the_log(tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_phase_follows_the_log(
+    tmp_path: Path, trial: RequestedTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = [ansible_lab.current_phase(tmp_path)]
 
     def run(*args: object, **options: object) -> int:
@@ -111,7 +113,7 @@ def test_dead_endpoint_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("lab_hosts")
 def test_reason_of_a_failed_trial_is_kept(
-    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, trial: RequestedTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = {"task": "Carry out the order", "result": {"msg": "non-zero return code", "stderr": "tc: busy"}}
 
@@ -128,7 +130,7 @@ def test_reason_of_a_failed_trial_is_kept(
 
 @pytest.mark.usefixtures("lab_hosts")
 def test_hanging_trial_is_stopped_and_the_lab_reset(
-    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, trial: RequestedTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = {}
 
@@ -145,7 +147,7 @@ def test_hanging_trial_is_stopped_and_the_lab_reset(
     assert limits["trial.yml"] == deadline_s(trial) > trial.ttl_s
 
 
-def test_deadline_follows_from_the_clusters_time_to_live(trial: Trial) -> None:
+def test_deadline_follows_from_the_clusters_time_to_live(trial: RequestedTrial) -> None:
     """Each separate run may take that long: capture, performance report, py-spy."""
     shorter = trial.model_copy(update={"ttl_s": trial.ttl_s - 100})
     captured = trial.model_copy(update={"capture": True, "py_spy": True})

@@ -12,7 +12,7 @@ from dasklab.model import cells, experiment
 from dasklab.model.hosts import expand_aliases
 from dasklab.model.link import Link
 from dasklab.model.nic import NicSettings
-from dasklab.model.trial import Setup, Trial
+from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.results.validity import verdict
 from dasklab.running import driver
 from dasklab.running.trials import estimate_s, plan
@@ -253,7 +253,7 @@ def test_override_keeps_the_inventorys_other_settings() -> None:
     assert capped.tested == ("scheduler", "worker-1", "worker-2", "worker-3")
 
 
-def kinds_of(lab: Setup, *, model: str | None = None) -> list[Trial]:
+def kinds_of(lab: Setup, *, model: str | None = None) -> list[RequestedTrial]:
     """Plan an experiment with capped workers, of the inventory's kind and as containers."""
     nic = {"rate_mbit": 100} | ({"model": model} if model else {})
     levels = {"as they are": {}, "containers": {"guests": {"workers": {"kind": "container"}}}}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from dasklab.model import experiment
 from dasklab.model.order import LabHost, Phase, TrialOrders
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.running.orders import orders, venv_folder
 from dasklab.running.trials import plan
 
@@ -36,7 +36,7 @@ TIMED = [
 ]
 
 
-def trial_of(tmp_path: Path, **settings: Any) -> Trial:
+def trial_of(tmp_path: Path, **settings: Any) -> RequestedTrial:
     """The baseline of an experiment with these settings."""
     document = {
         "title": "t",

@@ -18,7 +18,7 @@ from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import ObservedFault, ObservedFaults, Outcome, Result, SimulatedRun, Timings
 from dasklab.model.settings import Workload
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
@@ -119,7 +119,11 @@ def simulate(measured: Path) -> Path:
 
 
 def cell(run: Path, name: str) -> Path:
-    return next(folder for folder in store.having(run, Trial) if store.need(Trial, folder).cell == name)
+    return next(
+        folder
+        for folder in store.having(run, RequestedTrial)
+        if store.need(RequestedTrial, folder).cell == name
+    )
 
 
 def command(*argv: object) -> str:
@@ -139,7 +143,7 @@ def test_every_seed_of_a_trial_with_faults_has_all_runs_and_the_trial_has_the_la
     runs_and_limits = [(scenario.runs, scenario.limit_s) for scenario in simulations.with_fault("kill")]
     assert runs_and_limits == [(4, 60)] * 2
     assert {scenario.runs for scenario in simulations.scenarios if not scenario.faults} == {2}
-    at_s = store.need(Trial, kill).faults[0].at_s
+    at_s = store.need(RequestedTrial, kill).faults[0].at_s
     assert store.need(ObservedFaults, kill).hosts == {
         "worker-2": ObservedFault(at_s=at_s, lasted_s=None, state="inactive")
     }

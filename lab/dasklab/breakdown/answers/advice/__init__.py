@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A rule looks at one run, its summary and what else its record knows. It returns the seconds of the run that it
-is about, and a sentence with its figures; or nothing, below its threshold. Seconds of threads are shares of
-the run's length, as everywhere in a breakdown. What is about less than 10 % of the run is not worth a line.
-Of the rest, at most three are given, those about most seconds first::
+A rule looks at one repeat, its summary and what else its record knows. It returns the seconds of the repeat
+that it is about, and a sentence with its figures; or nothing, below its threshold. Seconds of threads are
+shares of the repeat's length, as everywhere in a breakdown. What is about less than 10 % of the repeat is not
+worth a line. Of the rest, at most three are given, those about most seconds first::
 
     measurements -> rule, threshold -> seconds, sentence -> the three greatest -> lines
 

@@ -17,14 +17,14 @@ from dasklab.breakdown.answers.bottlenecks import SLOW_BYTES_PER_S, busy_s
 from dasklab.breakdown.answers.facts import FASTER
 from dasklab.breakdown.model.arrays import Floats
 from dasklab.breakdown.model.causes import LINK
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 
 SLOW_MESSAGE_S, LEAST_MESSAGES = 0.005, 20  # of fewer, all may carry large arguments
 MANY_RETRANSMITTED = 100  # segments
 
 
 def _slow_link(about: Measurements) -> Symptom | None:
-    evidence = _slow_data(about.run) or _slow_graphs(about.run) or _slow_messages(about.run)
+    evidence = _slow_data(about.repeat) or _slow_graphs(about.repeat) or _slow_messages(about.repeat)
     if not evidence:
         return None
     seconds, place = about.bottleneck(LINK)
@@ -35,18 +35,18 @@ def _slow_link(about: Measurements) -> Symptom | None:
     )
 
 
-def _slow_data(run: Run) -> str:
+def _slow_data(repeat: Repeat) -> str:
     """Look at the rate of transfers that are large enough to have one."""
-    fetches = run.fetches
-    large = run.moved >= LEAST_BYTES
+    fetches = repeat.fetches
+    large = repeat.moved >= LEAST_BYTES
     seconds = (fetches.stop - fetches.start - fetches.serialise_s - fetches.deserialise_s)[large]
-    return _rate("data", run.moved[large], seconds)
+    return _rate("data", repeat.moved[large], seconds)
 
 
-def _slow_graphs(run: Run) -> str:
-    columns = np.array([(g.sent, g.received, g.nbytes) for g in run.graphs], float).reshape(-1, 3)
+def _slow_graphs(repeat: Repeat) -> str:
+    columns = np.array([(g.sent, g.received, g.nbytes) for g in repeat.graphs], float).reshape(-1, 3)
     departure, arrival, nbytes = columns[columns[:, 2] >= LEAST_BYTES].T
-    return _rate("graphs", nbytes, arrival - departure - busy_s(run, departure, arrival))
+    return _rate("graphs", nbytes, arrival - departure - busy_s(repeat, departure, arrival))
 
 
 def _rate(what: str, nbytes: Floats, seconds: Floats) -> str:
@@ -54,9 +54,9 @@ def _rate(what: str, nbytes: Floats, seconds: Floats) -> str:
     return f"{what} moved at {8 * rate / 1e6:.0f} Mbit/s" if rate < SLOW_BYTES_PER_S else ""
 
 
-def _slow_messages(run: Run) -> str:
+def _slow_messages(repeat: Repeat) -> str:
     """Look at the fastest 10 % of messages: a busy process delays many of them, a link delays all."""
-    stamps = run.tasks.stamps
+    stamps = repeat.tasks.stamps
     length = stamps["arrived"] - stamps["sent"]
     length = length[~np.isnan(length)]
     fast = float(np.quantile(length, 0.1)) if len(length) >= LEAST_MESSAGES else 0.0

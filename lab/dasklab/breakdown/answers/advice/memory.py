@@ -12,7 +12,7 @@ UNLIMITED = ("inf", "Infinity")  # as text, and as JSON has it
 
 def _largest(about: Measurements) -> str:
     """Name the kind of task whose results need most memory, for the end of a sentence."""
-    kind, nbytes = largest_results(about.run)
+    kind, nbytes = largest_results(about.repeat)
     return f"; results of {kind} are the largest together, {nbytes / 1e6:,.0f} MB" if nbytes else ""
 
 

@@ -40,9 +40,9 @@ def _garbage(about: Measurements) -> Symptom | None:
 
 def _blocked_loop(about: Measurements) -> Symptom | None:
     seconds, place = about.bottleneck(LATE)
-    if place not in about.run.threads:
+    if place not in about.repeat.threads:
         return None
-    blocked, kind = running_while_blocked(about.run, place, BLOCKED_S)
+    blocked, kind = running_while_blocked(about.repeat, place, BLOCKED_S)
     beside = f", most of it while {kind} ran" if kind else ""
     return Symptom(
         min(seconds, blocked),

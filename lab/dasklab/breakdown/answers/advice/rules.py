@@ -11,14 +11,14 @@ from dasklab.breakdown.answers.facts import Facts
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.arrays import Floats
 from dasklab.breakdown.model.causes import Bottleneck, Cause
-from dasklab.breakdown.model.run import CLIENT, SCHEDULER, Run
+from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
 
-LEAST_SHARE, LEAST_S = 0.1, 0.1  # of the run: what is about less is not worth a line
+LEAST_SHARE, LEAST_S = 0.1, 0.1  # of the repeat: what is about less is not worth a line
 DASK, DISTRIBUTED = "https://docs.dask.org/en/stable", "https://distributed.dask.org/en/stable"
 
 
 class Symptom(NamedTuple):
-    """The seconds of a run that a rule is about, and a sentence with the figures."""
+    """The seconds of a repeat that a rule is about, and a sentence with the figures."""
 
     seconds: float
     sentence: str
@@ -31,9 +31,9 @@ def process(place: str) -> str:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What rules look at: one run, its summary, and what else its record knows."""
+    """What rules look at: one repeat, its summary, and what else its record knows."""
 
-    run: Run
+    repeat: Repeat
     summary: Summary
     facts: Facts
 
@@ -53,11 +53,11 @@ class Measurements:
     @cached_property
     def task_s(self) -> Floats:
         """How long each task took."""
-        return self.run.tasks.stop - self.run.tasks.start
+        return self.repeat.tasks.stop - self.repeat.tasks.start
 
     @property
     def length(self) -> str:
-        """The length of the run, as sentences name it."""
+        """The length of the repeat, as sentences name it."""
         return f"of {self.summary.makespan_s:.1f} s"
 
 
@@ -67,7 +67,7 @@ class AdviceRule:
 
     Attributes:
         title: what is wrong.
-        threshold: from where on; every rule needs ``LEAST_SHARE`` of the run, too.
+        threshold: from where on; every rule needs ``LEAST_SHARE`` of the repeat, too.
         remedy: what to do.
         page: where Dask's documentation says how.
     """
@@ -81,7 +81,7 @@ class AdviceRule:
 
 @dataclass(frozen=True)
 class Advice:
-    """A rule that applies to a run, and why."""
+    """A rule that applies to a repeat, and why."""
 
     rule: AdviceRule
     seconds: float

@@ -19,7 +19,7 @@ from dasklab.breakdown.model.causes import (
     TIMER,
     UPLOAD,
 )
-from dasklab.breakdown.model.run import FIRST_WORKER
+from dasklab.breakdown.model.repeat import FIRST_WORKER
 
 GRAPH_BYTES = 10_000_000  # Dask warns of larger ones, too
 GRAPH_TASKS = 10_000
@@ -29,14 +29,14 @@ SKEW = 1.5  # x the mean of all workers
 
 
 def _large_graphs(about: Measurements) -> Symptom | None:
-    nbytes = sum(graph.nbytes for graph in about.run.graphs)
+    nbytes = sum(graph.nbytes for graph in about.repeat.graphs)
     if nbytes < GRAPH_BYTES:
         return None
     return _graph_work(about, f"{nbytes / 1e6:.0f} MB")
 
 
 def _many_tasks(about: Measurements) -> Symptom | None:
-    tasks = sum(graph.tasks for graph in about.run.graphs)
+    tasks = sum(graph.tasks for graph in about.repeat.graphs)
     if tasks < GRAPH_TASKS:
         return None
     return _graph_work(about, f"{tasks:,} tasks")
@@ -61,33 +61,33 @@ def _small_tasks(about: Measurements) -> Symptom | None:
 
 
 def _long_task(about: Measurements) -> Symptom | None:
-    run, threads = about.run, sum(about.run.threads.values())
-    if not len(run.tasks) or threads < 2:
+    repeat, threads = about.repeat, sum(about.repeat.threads.values())
+    if not len(repeat.tasks) or threads < 2:
         return None
     row = int(about.task_s.argmax())
     longest = float(about.task_s[row])
     idle = about.thread_s(NOTHING, QUEUE) * threads
-    if longest < LONG_SHARE * run.makespan or idle < IDLE_SHARE * longest * (threads - 1):
+    if longest < LONG_SHARE * repeat.makespan or idle < IDLE_SHARE * longest * (threads - 1):
         return None
-    kind, worker = run.prefixes[run.tasks.key[row]], run.places.nodes[run.tasks.worker[row]]
+    kind, worker = repeat.prefixes[repeat.tasks.key[row]], repeat.places.nodes[repeat.tasks.worker[row]]
     return Symptom(
         longest, f"One task, {kind}, took {longest:.1f} s {about.length} on {worker} while most threads idled"
     )
 
 
 def _skew(about: Measurements) -> Symptom | None:
-    run = about.run
-    if len(run.threads) < 2 or not len(run.tasks) or _long_task(about):
+    repeat = about.repeat
+    if len(repeat.threads) < 2 or not len(repeat.tasks) or _long_task(about):
         return None
-    work = np.bincount(run.tasks.worker, about.task_s, run.workers.stop)[FIRST_WORKER:]
+    work = np.bincount(repeat.tasks.worker, about.task_s, repeat.workers.stop)[FIRST_WORKER:]
     most = int(work.argmax())
     if work[most] < SKEW * work.mean():
         return None
     seconds = about.thread_s(NOTHING, QUEUE)
     return Symptom(
         seconds,
-        f"{list(run.threads)[most]} did {100 * work[most] / work.sum():.0f} % of the work of"
-        f" {len(run.threads)} workers; the others' idle threads cost {seconds:.1f} s {about.length}",
+        f"{list(repeat.threads)[most]} did {100 * work[most] / work.sum():.0f} % of the work of"
+        f" {len(repeat.threads)} workers; the others' idle threads cost {seconds:.1f} s {about.length}",
     )
 
 

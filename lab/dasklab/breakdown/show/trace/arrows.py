@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes
-from dasklab.breakdown.model.run import NONE, Run
+from dasklab.breakdown.model.repeat import NONE, Repeat
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,11 @@ class Arrows:
     out: list[tuple[int, int]]
 
 
-def arrows(run: Run) -> Arrows:
+def arrows(repeat: Repeat) -> Arrows:
     """Return the arrows of all needs for which a fetch brought data in time."""
-    moved = run.need_fetch != NONE
-    fetch, dependent = run.need_fetch[moved], run.needs.task[moved]
-    source = run.need_source[moved]
+    moved = repeat.need_fetch != NONE
+    fetch, dependent = repeat.need_fetch[moved], repeat.needs.task[moved]
+    source = repeat.need_source[moved]
     computed = source != NONE  # or the client sent the data
     return Arrows(_distinct(source[computed], fetch[computed]), _distinct(fetch, dependent))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Floats, Mask
 from dasklab.breakdown.model.intervals import NO_TASK, TICK_S, Intervals
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Occupied:
 
     @property
     def task(self) -> Codes:
-        """The rows of the run's tasks."""
+        """The rows of the repeat's tasks."""
         return self.parts.task[self.first[:-1]]
 
     @property
@@ -53,23 +53,23 @@ class Occupied:
         return range(int(self.first[row]), int(self.first[row + 1]))
 
 
-def is_running(run: Run, intervals: Intervals) -> Mask:
-    """Whether each interval of the threads lies within the run of its task."""
+def is_running(repeat: Repeat, intervals: Intervals) -> Mask:
+    """Whether each interval of the threads lies within the repeat of its task."""
     task = np.maximum(intervals.task, 0)
-    if not len(run.tasks):
+    if not len(repeat.tasks):
         return np.zeros(len(intervals), bool)
-    has_begun = intervals.start >= run.tasks.start[task] - TICK_S
-    goes_on = intervals.stop <= run.tasks.stop[task] + TICK_S
+    has_begun = intervals.start >= repeat.tasks.start[task] - TICK_S
+    goes_on = intervals.stop <= repeat.tasks.stop[task] + TICK_S
     return np.asarray((intervals.task != NO_TASK) & has_begun & goes_on, bool)
 
 
-def occupied(run: Run, intervals: Intervals) -> Occupied:
+def occupied(repeat: Repeat, intervals: Intervals) -> Occupied:
     """Return the time of each task on its thread, as one stretch.
 
     Args:
         intervals: all intervals of all threads, in order (``threads.break_down``).
     """
-    parts = intervals.select(is_running(run, intervals))
+    parts = intervals.select(is_running(repeat, intervals))
     follows = (parts.task[1:] == parts.task[:-1]) & (parts.lane[1:] == parts.lane[:-1])
     first = np.flatnonzero(np.append(True, ~follows)[: len(parts)])
     return Occupied(parts, np.append(first, len(parts)))

@@ -7,7 +7,7 @@ What is shown of each process:
 * when its event loop was busy, and how many tasks the worker was assigned.
 
 Arrows lead from the task that made a result to the transfer that brought it to another worker, and from there
-to the task that needed it. Above the processes are the critical path and, of captured runs, the packets.
+to the task that needed it. Above the processes are the critical path and, of captured repeats, the packets.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.assign.transfers import fetch_stages
 from dasklab.breakdown.model.causes import CAUSES, COMPUTE
 from dasklab.breakdown.model.intervals import NO_TASK, Intervals
-from dasklab.breakdown.model.run import SCHEDULER, Run
+from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.breakdown.show.explain import Explained
 from dasklab.breakdown.show.trace.arrows import arrows
 from dasklab.breakdown.show.trace.lanes import lanes
 from dasklab.breakdown.show.trace.occupied import is_running, occupied
 from dasklab.breakdown.show.trace.perfetto_writer import NO_ARGUMENTS, Arguments, TraceWriter
 from dasklab.model.files import Timings
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results.storage import recording, store
 from dasklab.results.storage.recording import Recording
 from dasklab.terminal import counted
@@ -46,7 +46,7 @@ Numbers = defaultdict[int, list[int]]  # a task or a fetch -> arrows
 
 
 def write(explained: Explained, path: Path) -> None:
-    """Write the timed runs to one file."""
+    """Write the timed repeats to one file."""
     capture = recording.read(explained.directory) if explained.captured else None
     zero = min([*map(_earliest, explained.timed), *_begin(capture)], default=0.0)
     with atomic.replaced(path) as draft, draft.open("wb") as file:
@@ -54,15 +54,15 @@ def write(explained: Explained, path: Path) -> None:
         writer.metadata(_metadata(explained))
         hosts = _Hosts(writer, explained.timed)
         numbers = count(1)
-        for run in explained.timed:
-            _RunTrace(run, zero, hosts, numbers).write()
+        for repeat in explained.timed:
+            _RepeatTrace(repeat, zero, hosts, numbers).write()
         if capture:
             _packets(writer, capture, zero)
 
 
-def _earliest(run: Run) -> float:
-    loads = [load.time for load in run.load.values()]
-    columns = (np.array([run.start]), run.busy.start, run.fetches.start, *loads)
+def _earliest(repeat: Repeat) -> float:
+    loads = [load.time for load in repeat.load.values()]
+    columns = (np.array([repeat.start]), repeat.busy.start, repeat.fetches.start, *loads)
     return min(float(column.min()) for column in columns if len(column))
 
 
@@ -73,25 +73,25 @@ def _begin(capture: Recording | None) -> Iterator[float]:
 
 
 def _metadata(explained: Explained) -> dict[str, str]:
-    """Return what the trace is of: folder, experiment, cell, versions, times of the runs."""
+    """Return what the trace is of: folder, experiment, cell, versions, times of the repeats."""
     values = {"written by": "dasklab explain", "folder": explained.directory.name}
-    if trial := store.read(Trial, explained.directory):
+    if trial := store.read(RequestedTrial, explained.directory):
         values |= {"experiment": trial.experiment, "cell": trial.cell, "workload": trial.workload.name}
     if timings := store.read(Timings, explained.directory):
         values |= {name: str(version) for name, version in timings.versions.items()}
-    values["runs"] = ", ".join(f"{run.number}: {run.makespan:.3f} s" for run in explained.timed)
+    values["runs"] = ", ".join(f"{repeat.number}: {repeat.makespan:.3f} s" for repeat in explained.timed)
     return values
 
 
 class _Hosts:
-    """The tracks of all processes; the runs of a trial share them."""
+    """The tracks of all processes; the repeats of a trial share them."""
 
-    def __init__(self, writer: TraceWriter, runs: Sequence[Run]) -> None:
+    def __init__(self, writer: TraceWriter, repeats: Sequence[Repeat]) -> None:
         self.writer = writer
         path = writer.process(PATH)
-        self.path, self.runs = writer.thread(path, PATH), writer.thread(path, "runs")
+        self.path, self.repeats = writer.thread(path, PATH), writer.thread(path, "runs")
         self._tracks: dict[tuple[str, str, int], int] = {}
-        threads = {name: number for run in runs for name, number in run.threads.items()}
+        threads = {name: number for repeat in repeats for name, number in repeat.threads.items()}
         labels = {SCHEDULER: ""} | {name: counted(number, "thread") for name, number in threads.items()}
         self._processes = {name: writer.process(name, label) for name, label in labels.items()}
 
@@ -118,16 +118,16 @@ class _Hosts:
         return self._tracks[key]
 
 
-class _RunTrace:
-    """Writes one run. ``zero`` is the trace's origin; ``numbers`` gives each arrow a number of its own."""
+class _RepeatTrace:
+    """Writes one repeat. ``zero`` is the trace's origin; ``numbers`` gives each arrow a number of its own."""
 
-    def __init__(self, run: Run, zero: float, hosts: _Hosts, numbers: Iterator[int]) -> None:
-        self.run, self.zero, self.hosts, self.writer = run, zero, hosts, hosts.writer
+    def __init__(self, repeat: Repeat, zero: float, hosts: _Hosts, numbers: Iterator[int]) -> None:
+        self.repeat, self.zero, self.hosts, self.writer = repeat, zero, hosts, hosts.writer
         self.from_task, self.to_fetch, self.from_fetch, self.to_task = (Numbers(list) for _ in range(4))
-        self.intervals = break_down(run)
-        self.tasks = occupied(run, self.intervals)
+        self.intervals = break_down(repeat)
+        self.tasks = occupied(repeat, self.intervals)
         ran = set(self.tasks.task.tolist())
-        moved = arrows(run)
+        moved = arrows(repeat)
         for task, fetch in moved.into:
             if task in ran:
                 self._connect(self.from_task[task], self.to_fetch[fetch], next(numbers))
@@ -141,9 +141,9 @@ class _RunTrace:
         arriving.append(number)
 
     def write(self) -> None:
-        title = f"warm-up {self.run.number}" if self.run.warmup else f"run {self.run.number}"
-        self._slice(self.hosts.runs, self.run.start, self.run.stop, title, "run")
-        path = critical_path(self.run)
+        title = f"warm-up {self.repeat.number}" if self.repeat.warmup else f"run {self.repeat.number}"
+        self._slice(self.hosts.repeats, self.repeat.start, self.repeat.stop, title, "run")
+        path = critical_path(self.repeat)
         for index in range(len(path)):
             self._interval(self.hosts.path, path, index)
         self._threads()
@@ -153,7 +153,7 @@ class _RunTrace:
 
     def _threads(self) -> None:
         """Write waits as slices of their own, and tasks as slices around what happened while they ran."""
-        waits = self.intervals.select(~is_running(self.run, self.intervals))
+        waits = self.intervals.select(~is_running(self.repeat, self.intervals))
         start = np.concatenate([waits.start, self.tasks.start])
         lane = np.concatenate([waits.lane, self.tasks.lane])
         tracks = self._thread_tracks()
@@ -166,16 +166,16 @@ class _RunTrace:
     def _thread_tracks(self) -> list[int]:
         number: defaultdict[str, int] = defaultdict(int)
         tracks = []
-        for worker, _ in self.run.thread_rows[1]:
+        for worker, _ in self.repeat.thread_rows[1]:
             number[worker] += 1
             tracks.append(self.hosts.thread(worker, number[worker]))
         return tracks
 
     def _task(self, track: int, row: int) -> None:
         task = int(self.tasks.task[row])
-        key = int(self.run.tasks.key[task])
-        name = self.run.prefixes[key] if self.run.prefixes else self.run.keys[key]
-        arguments: Arguments = {"key": self.run.keys[key]}
+        key = int(self.repeat.tasks.key[task])
+        name = self.repeat.prefixes[key] if self.repeat.prefixes else self.repeat.keys[key]
+        arguments: Arguments = {"key": self.repeat.keys[key]}
         begin, end = self._ns(self.tasks.start[row]), self._ns(self.tasks.stop[row])
         self.writer.begin(track, begin, name, TASK, arguments, self.from_task[task], self.to_task[task])
         for part in self.tasks.parts_of(row):
@@ -185,25 +185,25 @@ class _RunTrace:
 
     def _interval(self, track: int, intervals: Intervals, index: int) -> None:
         cause, task = CAUSES[intervals.cause[index]], int(intervals.task[index])
-        arguments = {"where": self.run.places.name(int(intervals.place[index])), "cause": cause.name}
+        arguments = {"where": self.repeat.places.name(int(intervals.place[index])), "cause": cause.name}
         if task != NO_TASK:
-            arguments["task"] = self.run.keys[int(self.run.tasks.key[task])]
+            arguments["task"] = self.repeat.keys[int(self.repeat.tasks.key[task])]
         start, stop = float(intervals.start[index]), float(intervals.stop[index])
         self._slice(track, start, stop, cause.title, cause.group.value, arguments)
 
     def _transfers(self) -> None:
-        fetches, names = self.run.fetches, self.run.places.nodes
-        stages, first = fetch_stages(self.run)
+        fetches, names = self.repeat.fetches, self.repeat.places.nodes
+        stages, first = fetch_stages(self.repeat)
         lane = lanes(fetches.receiver, fetches.start, fetches.stop)
         for fetch in np.lexsort((fetches.start, lane, fetches.receiver)).tolist():
             track = self.hosts.transfers(names[fetches.receiver[fetch]], int(lane[fetch]))
             sender = names[fetches.sender[fetch]]
             name = f"refused by {sender}: busy" if fetches.busy[fetch] else f"from {sender}"
-            keys = [self.run.keys[key] for key in self.run.fetched[fetch]]
+            keys = [self.repeat.keys[key] for key in self.repeat.fetched[fetch]]
             arguments: Arguments = {
                 "keys": ", ".join(keys[:MOST_KEYS]),
                 "number of keys": len(keys),
-                "bytes": int(self.run.moved[fetch]),
+                "bytes": int(self.repeat.moved[fetch]),
             }
             begin, end = self._ns(fetches.start[fetch]), self._ns(fetches.stop[fetch])
             leaving, arriving = self.from_fetch[fetch], self.to_fetch[fetch]
@@ -213,14 +213,14 @@ class _RunTrace:
             self.writer.end(track, end)
 
     def _loops(self) -> None:
-        busy, names = self.run.busy, self.run.places.nodes
+        busy, names = self.repeat.busy, self.repeat.places.nodes
         columns = (getattr(busy, name).tolist() for name in ("member", "start", "stop"))
         for node, start, stop in zip(*columns, strict=True):
             self._slice(self.hosts.loop(names[node]), start, stop, "busy", LOOP)
 
     def _assigned(self) -> None:
-        for worker in self.run.threads:
-            load, track = self.run.load[self.run.node(worker)], self.hosts.assigned(worker)
+        for worker in self.repeat.threads:
+            load, track = self.repeat.load[self.repeat.node(worker)], self.hosts.assigned(worker)
             for time, tasks in zip(load.time.tolist(), load.value.tolist(), strict=True):
                 self.writer.count(track, self._ns(time), tasks)
 

@@ -31,7 +31,7 @@ from dasklab.breakdown.model.causes import (
     Cause,
 )
 
-from tests.unit.dasklab.breakdown.timelines import Row, Spans, fetch, make_run, task
+from tests.unit.dasklab.breakdown.timelines import Row, Spans, fetch, make_repeat, task
 
 TWO = {"worker-1": 1, "worker-2": 1}
 LOCK_USE = PrimitiveUse("Lock", "the lock", 4.0, "locked")
@@ -57,7 +57,7 @@ def equal_tasks(count: int, length: float, worker: str = "worker-1") -> list[Row
 
 @dataclass(frozen=True)
 class Example:
-    """A run of 10 s of which 3 s are of one kind, and a part of its advice."""
+    """A repeat of 10 s of which 3 s are of one kind, and a part of its advice."""
 
     contains: str
     cause: Cause | None = None
@@ -73,8 +73,8 @@ class Example:
         path = {(COMPUTE, "worker-1"): 10.0 - seconds, **cells}
         blamed = {self.bottleneck: seconds} if self.bottleneck else {}
         summary = Summary(10.0, 2, 1, breakdown=path, path=path, bottlenecks=blamed)
-        run = make_run(self.tasks, self.fetches, threads=TWO, graphs=self.graphs, busy=self.busy)
-        return Measurements(run, summary, self.facts)
+        repeat = make_repeat(self.tasks, self.fetches, threads=TWO, graphs=self.graphs, busy=self.busy)
+        return Measurements(repeat, summary, self.facts)
 
 
 SLOW_FETCH = [fetch("worker-2", "worker-1", 1.0, 4.0, ["add-0"])]
@@ -196,9 +196,9 @@ def test_a_slow_link_shows_in_the_fastest_of_many_messages(delay: float, count: 
 
 
 def test_nothing_is_said_of_a_run_that_computes() -> None:
-    run = make_run(equal_tasks(20, 0.45), threads=TWO)
+    repeat = make_repeat(equal_tasks(20, 0.45), threads=TWO)
     summary = Summary(10.0, 2, 1, breakdown={(COMPUTE, "worker-1"): 10.0}, path={(COMPUTE, "worker-1"): 10.0})
-    assert titles(Measurements(run, summary, Facts())) == []
+    assert titles(Measurements(repeat, summary, Facts())) == []
 
 
 def test_at_most_three_are_given_and_the_greatest_first() -> None:
@@ -209,11 +209,11 @@ def test_at_most_three_are_given_and_the_greatest_first() -> None:
         (HOLDING, "worker-1"): 3.0,
     }
     summary = Summary(10.0, 2, 1, breakdown=path, path=path, bottlenecks={(CPU, "worker-1"): 2.3})
-    about = Measurements(make_run(threads=TWO), summary, Facts(primitives=[LOCK_USE]))
+    about = Measurements(make_repeat(threads=TWO), summary, Facts(primitives=[LOCK_USE]))
     pieces = advise(about)
     assert len(pieces) == MOST_LINES
     assert [piece.seconds for piece in pieces] == [3.0, 2.3, 2.0]
 
 
 def test_a_run_without_tasks_gets_no_advice() -> None:
-    assert titles(Measurements(make_run(threads=TWO), Summary(10.0, 2, 1), Facts())) == []
+    assert titles(Measurements(make_repeat(threads=TWO), Summary(10.0, 2, 1), Facts())) == []

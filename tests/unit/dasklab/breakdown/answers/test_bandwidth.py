@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 from dasklab.breakdown.answers.bandwidth import BandwidthEstimate, bandwidth_estimates
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show import wording
 from dasklab.model.files import Throughput
 
-from tests.unit.dasklab.breakdown.timelines import Row, fetch, make_run, task
+from tests.unit.dasklab.breakdown.timelines import Row, fetch, make_repeat, task
 
 RECORDED = pd.DataFrame(
     [
-        (0, "", "", 100e6),  # of a warm-up: not the last run's
+        (0, "", "", 100e6),  # of a warm-up: not the last repeat's
         (1, "", "", 50e6),
         (1, "b", "a", 8e6),
     ],
@@ -20,9 +20,11 @@ RECORDED = pd.DataFrame(
 )
 
 
-def run(*fetches: Row) -> Run:
+def repeat(*fetches: Row) -> Repeat:
     needs = [("x", 20e6, ("a",)), ("y", 10e6, ("a",)), ("z", 28, ("a",))]
-    return make_run([task("t", "b", 0, 3.0, 4.0, needs=needs)], fetches, number=1, threads={"a": 1, "b": 1})
+    return make_repeat(
+        [task("t", "b", 0, 3.0, 4.0, needs=needs)], fetches, number=1, threads={"a": 1, "b": 1}
+    )
 
 
 def probe(src: str, dst: str, mbit: float, proto: str = "tcp") -> Throughput:
@@ -31,7 +33,7 @@ def probe(src: str, dst: str, mbit: float, proto: str = "tcp") -> Throughput:
 
 
 def test_each_pair_has_what_is_known_of_it() -> None:
-    moved = run(
+    moved = repeat(
         fetch("b", "a", 0.0, 2.0, ("x",)),
         fetch("b", "a", 1.0, 2.0, ("y",)),
         fetch("b", "a", 0.0, 0.5, ("x",), status="busy"),
@@ -45,7 +47,7 @@ def test_each_pair_has_what_is_known_of_it() -> None:
 
 
 def test_without_records_nothing_is_reported() -> None:
-    assert bandwidth_estimates(RECORDED[:0], [run()], []) == []
+    assert bandwidth_estimates(RECORDED[:0], [repeat()], []) == []
     assert wording.bandwidth_sentence([]) == ""
 
 

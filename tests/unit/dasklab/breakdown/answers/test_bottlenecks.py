@@ -9,11 +9,11 @@ import pytest
 from dasklab.breakdown.answers.bottlenecks import avoidable
 from dasklab.breakdown.answers.summary import Difference, Summary, summarise, without_places
 from dasklab.breakdown.model.causes import GRAPHS, LATE, LINK, MESSAGE, PLACEMENT, SLOW
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.dasklab.breakdown.timelines import Row, Spans, make_run, random_run, task
+from tests.unit.dasklab.breakdown.timelines import Row, Spans, make_repeat, random_repeat, task
 
 PAIR = "worker-3 < worker-1"
 
@@ -32,7 +32,7 @@ def tasks(slow_s: float) -> list[Row]:
 
 
 def first(rows: list[Row], stop: float, busy: dict[str, Spans] | None = None) -> tuple[object, str, float]:
-    return summarise([make_run(rows, stop=stop, busy=busy or {})]).ranked()[0]
+    return summarise([make_repeat(rows, stop=stop, busy=busy or {})]).ranked()[0]
 
 
 def test_a_slow_worker_is_recognised_by_the_same_tasks_elsewhere() -> None:
@@ -54,8 +54,8 @@ def test_a_busy_event_loop_during_slow_tasks_is_worker_lag() -> None:
 
 
 def test_tasks_that_use_a_cpu_hold_up_their_event_loop_themselves() -> None:
-    run = make_run(tasks(3.0), stop=30.0, busy={"worker-2": [(0.0, 30.0)]})
-    metered = replace(run, evidence=replace(run.evidence, idle_share=np.full(len(run.tasks), 0.01)))
+    repeat = make_repeat(tasks(3.0), stop=30.0, busy={"worker-2": [(0.0, 30.0)]})
+    metered = replace(repeat, evidence=replace(repeat.evidence, idle_share=np.full(len(repeat.tasks), 0.01)))
     assert summarise([metered]).ranked()[0] == (SLOW, "worker-2", pytest.approx(20.0, rel=0.02))
 
 
@@ -71,8 +71,8 @@ def test_placement_that_moves_more_than_it_must(
     worker: str, needs: list[tuple[str, float, tuple[str, ...]]], share: float
 ) -> None:
     threads = {"worker-1": 1, "worker-2": 1, "worker-3": 1}
-    run = make_run([task("c", worker, 1, 0.0, 1.0, needs=needs)], threads=threads)
-    assert avoidable(run, np.array([0])) == pytest.approx([share])
+    repeat = make_repeat([task("c", worker, 1, 0.0, 1.0, needs=needs)], threads=threads)
+    assert avoidable(repeat, np.array([0])) == pytest.approx([share])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_more_data_is_placement_and_slower_bytes_are_the_link(
         Summary(
             makespan_s=total,
             threads=3,
-            runs=1,
+            repeats=1,
             bottlenecks={(LINK, PAIR): total / 2, (PLACEMENT, PAIR): total / 2},
             moved_bytes=size,
         )
@@ -105,15 +105,15 @@ def test_more_data_is_placement_and_slower_bytes_are_the_link(
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
 def test_a_difference_adds_up(one: int, other: int) -> None:
-    change = Difference(summarise([random_run(one, True)]), summarise([random_run(other, True)]))
+    change = Difference(summarise([random_repeat(one, True)]), summarise([random_repeat(other, True)]))
     for cells in (change.breakdown, change.path):
         assert sum(cells.values()) == pytest.approx(change.makespan_s, abs=1e-6)
     for summary in (change.old, change.new):
         assert sum(summary.bottlenecks.values()) == pytest.approx(summary.makespan_s, abs=1e-6)
 
 
-def empty_run() -> Run:
-    return make_run()
+def empty_run() -> Repeat:
+    return make_repeat()
 
 
 def test_a_run_without_tasks_has_a_breakdown() -> None:
@@ -136,8 +136,8 @@ def test_a_graph_that_travels_slowly_while_nobody_is_busy_speaks_for_the_link(
     durations = dict.fromkeys(("materialise_s", "order_s", "state_s"), 0.0)
     graph = {"begin_s": 0.5, "sent_s": 0.5, "received_s": 2.5, "nbytes": nbytes, "tasks": 1, **durations}
     row = task("inc-1", "worker-1", 1, 2.5, 4.0, decided=2.5, handled=4.0)
-    run = make_run([row], stop=4.0, busy=busy, graphs=[graph], unfinished=[(2.5, 1), (4.0, 0)])
-    blamed = without_places(summarise([run]).bottlenecks)
+    repeat = make_repeat([row], stop=4.0, busy=busy, graphs=[graph], unfinished=[(2.5, 1), (4.0, 0)])
+    blamed = without_places(summarise([repeat]).bottlenecks)
     assert blamed.get(LINK, 0.0) == pytest.approx(link_s)
     assert blamed.get(GRAPHS, 0.0) == pytest.approx(2.0 - link_s)
 

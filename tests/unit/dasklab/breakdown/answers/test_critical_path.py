@@ -1,27 +1,27 @@
-"""The critical path covers the run, and follows what was waited for."""
+"""The critical path covers the repeat, and follows what was waited for."""
 
 from __future__ import annotations
 
 from dasklab.breakdown.answers.critical_path import critical_path
 from dasklab.breakdown.model.causes import CAUSES, COMPUTE, LAG, RESULT, USER, WIRE, Cause
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.dasklab.breakdown.assign.test_threads import assert_covers
-from tests.unit.dasklab.breakdown.timelines import by_hand, make_run, random_run, task
+from tests.unit.dasklab.breakdown.timelines import by_hand, make_repeat, random_repeat, task
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, 10**9), st.booleans())
 def test_the_path_goes_from_start_to_end(seed: int, sense: bool) -> None:
-    run = random_run(seed, sense)
-    assert_covers(critical_path(run), run.start, run.stop)
+    repeat = random_repeat(seed, sense)
+    assert_covers(critical_path(repeat), repeat.start, repeat.stop)
 
 
-def rows(run: Run) -> list[tuple[float, float, Cause, str]]:
-    path = critical_path(run)
-    keys = [run.keys[run.tasks.key[row]] if row >= 0 else "" for row in path.task.tolist()]
+def rows(repeat: Repeat) -> list[tuple[float, float, Cause, str]]:
+    path = critical_path(repeat)
+    keys = [repeat.keys[repeat.tasks.key[row]] if row >= 0 else "" for row in path.task.tolist()]
     columns = zip(path.start.round(6), path.stop.round(6), path.cause.tolist(), keys, strict=True)
     return [(start, stop, CAUSES[code], key) for start, stop, code, key in columns]
 
@@ -46,5 +46,5 @@ def test_stamps_that_contradict_each_other_do_not_end_the_path() -> None:
     first = task("first", "worker-1", 1, 1.0, 3.0, decided=0.9, handled=3.2)
     a = task("a", "worker-1", 1, 5.2, 5.3, ready=4.0, decided=4.0, handled=4.9)
     b = task("b", "worker-1", 1, 5.0, 5.1, ready=5.0, decided=4.95, handled=5.2, trigger="a")
-    path = rows(make_run([first, a, b], stop=6.0, unfinished=[(0.5, 3), (5.3, 0)]))
+    path = rows(make_repeat([first, a, b], stop=6.0, unfinished=[(0.5, 3), (5.3, 0)]))
     assert (1.0, 3.0, COMPUTE, "first") in path

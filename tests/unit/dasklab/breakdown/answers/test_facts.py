@@ -8,7 +8,7 @@ from dasklab.breakdown.answers.facts import Facts, PrimitiveUse, SlowerInterface
 from dasklab.records.recorder.process import RETRANSMITTED
 from dasklab.records.schema import TABLES
 
-from tests.unit.dasklab.breakdown.timelines import Row, make_run, task
+from tests.unit.dasklab.breakdown.timelines import Row, make_repeat, task
 
 
 def of(**rows: list[Row]) -> Facts:
@@ -77,7 +77,7 @@ def test_a_faster_interface_is_found(address: str, expected: SlowerInterface | N
 def test_what_runs_while_a_loop_is_blocked_is_named_only_if_it_ran_most_of_that_time() -> None:
     busy = {"worker-1": [(1.0, 5.0), (8.0, 8.05)]}
     rows = [task("parse-1", "worker-1", 1, 1.0, 3.5), task("parse-2", "worker-2", 1, 1.0, 5.0)]
-    assert running_while_blocked(make_run(rows, busy=busy), "worker-1", 0.1) == (4.0, "parse")
+    assert running_while_blocked(make_repeat(rows, busy=busy), "worker-1", 0.1) == (4.0, "parse")
     short = [task("parse-1", "worker-1", 1, 1.0, 2.5)]
-    assert running_while_blocked(make_run(short, busy=busy), "worker-1", 0.1) == (4.0, "")
-    assert running_while_blocked(make_run(busy=busy), "worker-1", 0.1) == (4.0, "")
+    assert running_while_blocked(make_repeat(short, busy=busy), "worker-1", 0.1) == (4.0, "")
+    assert running_while_blocked(make_repeat(busy=busy), "worker-1", 0.1) == (4.0, "")

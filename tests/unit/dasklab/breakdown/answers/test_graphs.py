@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from dasklab.breakdown.answers.graphs import GRAPH_STAGES, GraphTimes, graph_times, growth, quadratic
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show import wording
 
-from tests.unit.dasklab.breakdown.timelines import Row, make_run
+from tests.unit.dasklab.breakdown.timelines import Row, make_repeat
 
 
-def run(number: int, *graphs: Row) -> Run:
-    return make_run(number=number, start=10.0, stop=20.0, threads={}, graphs=graphs)
+def repeat(number: int, *graphs: Row) -> Repeat:
+    return make_repeat(number=number, start=10.0, stop=20.0, threads={}, graphs=graphs)
 
 
 def test_stages_are_means_over_runs_of_all_graphs_of_each() -> None:
@@ -19,10 +19,10 @@ def test_stages_are_means_over_runs_of_all_graphs_of_each() -> None:
              "materialise_s": 0.25, "order_s": 0.5, "state_s": 0.75}  # fmt: skip
     second = {"begin_s": 15.0, "sent_s": 15.5, "received_s": 15.75, "tasks": 50, "nbytes": 500,
               "materialise_s": 0.25, "order_s": 0.5, "state_s": 0.25}  # fmt: skip
-    times = graph_times([run(0, first, second), run(1, first)])
+    times = graph_times([repeat(0, first, second), repeat(1, first)])
     assert times is not None
     assert (times.tasks, times.nbytes) == (125.0, 1250.0)
-    # between two graphs of a run the client waited: only the first was built since the run's start
+    # between two graphs of a repeat the client waited: only the first was built since the repeat's start
     expected = {
         "build": 1.0,
         "pickle": 0.75,
@@ -32,7 +32,7 @@ def test_stages_are_means_over_runs_of_all_graphs_of_each() -> None:
         "state": 0.875,
     }
     assert times.seconds == pytest.approx(expected)
-    assert graph_times([run(0)]) is None
+    assert graph_times([repeat(0)]) is None
 
 
 def times(tasks: int, **seconds: float) -> GraphTimes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from dasklab.breakdown.answers.replay import mean, replay
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.dasklab.breakdown.timelines import Row, by_hand, fetch, make_run, random_run, task
+from tests.unit.dasklab.breakdown.timelines import Row, by_hand, fetch, make_repeat, random_repeat, task
 
 
 def test_a_run_by_hand_is_replayed_as_it_was_and_without_its_wire() -> None:
@@ -19,11 +19,11 @@ def test_a_run_by_hand_is_replayed_as_it_was_and_without_its_wire() -> None:
 
 
 def test_time_that_is_not_on_the_wire_remains() -> None:
-    run = by_hand(busy={"worker-1": [(5.15, 7.0)]})  # the sender's loop was busy after it wrote
-    assert replay(run).without_wire_s == pytest.approx(6.8 + 1.8)
+    repeat = by_hand(busy={"worker-1": [(5.15, 7.0)]})  # the sender's loop was busy after it wrote
+    assert replay(repeat).without_wire_s == pytest.approx(6.8 + 1.8)
 
 
-def two_chains(*more: Row, stop: float = 6.0, threads: int = 1) -> Run:
+def two_chains(*more: Row, stop: float = 6.0, threads: int = 1) -> Repeat:
     """worker-2 waits 5 s for data and computes 1 s, while worker-1 computes for 4 s."""
     need = (("a", 1e6, ("worker-1",)),)
     tasks = [
@@ -33,7 +33,7 @@ def two_chains(*more: Row, stop: float = 6.0, threads: int = 1) -> Run:
         *({**row, "needs": need} for row in more),
     ]
     brought = fetch("worker-2", "worker-1", 0.0, 5.0, ("a",), serve_start_s=0.0)
-    return make_run(tasks, [brought], stop=stop, threads={"worker-1": 1, "worker-2": threads})
+    return make_repeat(tasks, [brought], stop=stop, threads={"worker-1": 1, "worker-2": threads})
 
 
 def test_another_chain_remains_without_the_wire() -> None:
@@ -57,9 +57,9 @@ def test_a_second_thread_runs_what_is_ready() -> None:
 @given(st.integers(0, 10**9), st.booleans())
 @example(seed=134217727, sense=False)  # the report of a task's end left before it ended
 def test_a_replay_ends_and_is_no_longer_without_the_wire(seed: int, sense: bool) -> None:
-    run = random_run(seed, sense)
-    result = replay(run)
-    longest = (run.tasks.stop - run.tasks.start).max(initial=0.0)
-    assert longest <= result.without_wire_s + 1e-6 or not len(run.tasks)
+    repeat = random_repeat(seed, sense)
+    result = replay(repeat)
+    longest = (repeat.tasks.stop - repeat.tasks.start).max(initial=0.0)
+    assert longest <= result.without_wire_s + 1e-6 or not len(repeat.tasks)
     assert 0 <= result.without_wire_s <= result.as_it_was_s
     assert mean([result, result]) == result

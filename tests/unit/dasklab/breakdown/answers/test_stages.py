@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from dasklab.breakdown.answers.stage_lengths import stage_lengths
 from dasklab.breakdown.model.causes import BOTTLENECKS, CAUSES, Cause, cause_named
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.stages import CHOICE, DUE_STAMPS, STAGES, STAMPS, Process, Rule, Stage, clock_of
 from dasklab.breakdown.show import wording
 from dasklab.breakdown.show.figure import render
 from dasklab.errors import LabError
 from dasklab.paths import SHARE
 
-from tests.unit.dasklab.breakdown.timelines import Row, by_hand, make_run, task
+from tests.unit.dasklab.breakdown.timelines import Row, by_hand, make_repeat, task
 
 DOCUMENT = SHARE / "docs" / "explanation" / "time-breakdown.md"
 
@@ -60,16 +60,16 @@ def test_the_documentation_shows_stages_and_causes_as_they_are() -> None:
 
 
 def test_lengths_of_stages_add_up() -> None:
-    run = by_hand()
-    only_b = make_run([_row(run, "b")], stop=run.stop)
+    repeat = by_hand()
+    only_b = make_repeat([_row(repeat, "b")], stop=repeat.stop)
     *lengths, together = [stage.median_ms for stage in stage_lengths([only_b])]
     assert lengths == pytest.approx([500, 300, 3000, 400, 100, 1000, 100, 100, 200])
     assert together == pytest.approx(sum(lengths))
 
 
-def _row(run: Run, key: str) -> Row:
-    index = run.tasks.key.tolist().index(run.keys.index(key))
-    stamps = {name: float(values[index]) for name, values in run.tasks.stamps.items()}
+def _row(repeat: Repeat, key: str) -> Row:
+    index = repeat.tasks.key.tolist().index(repeat.keys.index(key))
+    stamps = {name: float(values[index]) for name, values in repeat.tasks.stamps.items()}
     start, stop = stamps.pop("start"), stamps.pop("stop")
     return task(key, "worker-2", 2, start, stop, **stamps)
 

@@ -28,20 +28,20 @@ from dasklab.breakdown.model.causes import (
     Cause,
 )
 from dasklab.breakdown.model.intervals import Intervals
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.changes import changes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.dasklab.breakdown.timelines import Row, make_run, random_run, task
+from tests.unit.dasklab.breakdown.timelines import Row, make_repeat, random_repeat, task
 
 ONE = {"worker-1": 1}
 
 
-def one_task(tables: dict[str, list[Row]], **more: Any) -> Run:
+def one_task(tables: dict[str, list[Row]], **more: Any) -> Repeat:
     """A task that computes from 1 to 9 on the only thread, and other tables."""
     row = task("spin-1", "worker-1", 1, 1.0, 9.0, decided=0.9, handled=9.0, waiting=0.5)
-    return make_run([row | more], threads=ONE, tables=tables)
+    return make_repeat([row | more], threads=ONE, tables=tables)
 
 
 def seconds(intervals: Intervals) -> dict[Cause, float]:
@@ -69,14 +69,14 @@ def cpu(cpu_s: float, waiting_s: float) -> list[Row]:
 
 
 def of_process(cpu_s: float, waiting_s: float) -> list[Row]:
-    """What a trial of the lab knows of worker-1: its CPU and waiting in the whole run."""
+    """What a trial of the lab knows of worker-1: its CPU and waiting in the whole repeat."""
     names = {"process/cpu/seconds": cpu_s, "process/waiting-for-cpu/seconds": waiting_s}
     return [{"node": "worker-1", "metric": name, "value": value} for name, value in names.items()]
 
 
 IDLE = [metric("thread-cpu", 2.0), metric("thread-noncpu", 6.0)]  # of 8 s three quarters without a CPU
 
-CASES: dict[str, tuple[Run, dict[Cause, float]]] = {
+CASES: dict[str, tuple[Repeat, dict[Cause, float]]] = {
     "a lock": (one_task({"waits": [wait(2, 5, "Lock")]}), {LOCK: 3.0}),
     "tasks of its own": (one_task({"waits": [wait(2, 5, "Client")]}), {NESTED: 3.0}),
     "a thread given back": (one_task({}, seceded_s=4.0), {NESTED: 5.0}),
@@ -111,8 +111,8 @@ CASES: dict[str, tuple[Run, dict[Cause, float]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_computing_is_divided_by_what_the_task_waited_for(name: str) -> None:
-    run, expected = CASES[name]
-    for intervals in (break_down(run), critical_path(run)):
+    repeat, expected = CASES[name]
+    for intervals in (break_down(repeat), critical_path(repeat)):
         found = seconds(intervals)
         assert {cause: found.get(cause, 0.0) for cause in expected} == pytest.approx(expected)
         assert found.get(COMPUTE, 0.0) == pytest.approx(8.0 - sum(expected.values()))
@@ -122,17 +122,17 @@ def test_a_lock_that_others_wait_for_is_held_at_their_cost() -> None:
     other = task("spin-2", "worker-2", 2, 2.0, 9.5, decided=0.9)
     waits = [wait(1, 6, "held"), wait(2, 6, "Lock", "spin-2") | {"worker": "worker-2"}]
     rows = [task("spin-1", "worker-1", 1, 1.0, 9.0, decided=0.9), other]
-    found = seconds(break_down(make_run(rows, tables={"waits": waits})))
+    found = seconds(break_down(make_repeat(rows, tables={"waits": waits})))
     assert (found[HOLDING], found[LOCK]) == (pytest.approx(5.0), pytest.approx(4.0))
-    alone = seconds(break_down(make_run(rows[:1], tables={"waits": waits[:1]})))
+    alone = seconds(break_down(make_repeat(rows[:1], tables={"waits": waits[:1]})))
     assert HOLDING not in alone
 
 
 def test_actors_work_while_the_client_waits() -> None:
-    run = make_run(
+    repeat = make_repeat(
         threads=ONE, tables={"actor_calls": [{"worker": "worker-1", "start_s": 2.0, "stop_s": 5.0}]}
     )
-    assert seconds(critical_path(run))[ACTOR] == pytest.approx(3.0)
+    assert seconds(critical_path(repeat))[ACTOR] == pytest.approx(3.0)
 
 
 def status(time: float, status: str) -> Row:
@@ -142,19 +142,19 @@ def status(time: float, status: str) -> Row:
 
 def test_a_paused_worker_is_not_idle() -> None:
     tables = {"events": [status(2.0, "paused"), status(6.0, "running")]}
-    run = make_run(threads=ONE, unfinished=[(0.0, 1)], tables=tables)
-    assert seconds(break_down(run))[PAUSED] == pytest.approx(4.0)
-    assert "worker-1 was paused for 4.0 s: its memory was nearly full." in list(changes(run))
+    repeat = make_repeat(threads=ONE, unfinished=[(0.0, 1)], tables=tables)
+    assert seconds(break_down(repeat))[PAUSED] == pytest.approx(4.0)
+    assert "worker-1 was paused for 4.0 s: its memory was nearly full." in list(changes(repeat))
 
 
 def test_only_what_was_lost_is_computed_again() -> None:
     twice = [task("x", "worker-1", 1, 1.0, 2.0, handled=2.1), task("x", "worker-1", 1, 6.0, 8.0, handled=8.1)]
     lost = {"time_s": 4.0, "kind": "lost", "subject": "x", "detail": "handle-worker-cleanup"}
-    run = make_run(twice, threads=ONE, tables={"events": [lost]})
-    assert seconds(break_down(run))[AGAIN] == pytest.approx(2.0)
-    assert "1 results were lost and computed again: 2.0 s of thread time." in list(changes(run))
+    repeat = make_repeat(twice, threads=ONE, tables={"events": [lost]})
+    assert seconds(break_down(repeat))[AGAIN] == pytest.approx(2.0)
+    assert "1 results were lost and computed again: 2.0 s of thread time." in list(changes(repeat))
     released = lost | {"detail": "client-releases-keys"}
-    assert AGAIN not in seconds(break_down(make_run(twice, threads=ONE, tables={"events": [released]})))
+    assert AGAIN not in seconds(break_down(make_repeat(twice, threads=ONE, tables={"events": [released]})))
 
 
 def test_a_thread_exists_while_its_worker_is_in_the_cluster() -> None:
@@ -162,11 +162,11 @@ def test_a_thread_exists_while_its_worker_is_in_the_cluster() -> None:
         {"worker": "worker-1", "threads": 1},
         {"worker": "worker-2", "threads": 2, "joined_s": 4.0, "left_s": 9.0},
     ]
-    run = make_run(threads={}, tables={"workers": workers})
-    intervals = break_down(run)
+    repeat = make_repeat(threads={}, tables={"workers": workers})
+    intervals = break_down(repeat)
     assert intervals.seconds.sum() == pytest.approx(10.0 + 2 * 5.0)
-    assert sum(summarise([run]).breakdown.values()) == pytest.approx(run.makespan)
-    assert list(changes(run)) == [
+    assert sum(summarise([repeat]).breakdown.values()) == pytest.approx(repeat.makespan)
+    assert list(changes(repeat)) == [
         "worker-2 joined 4.0 s after the start.",
         "worker-2 left 9.0 s after the start.",
     ]
@@ -175,15 +175,15 @@ def test_a_thread_exists_while_its_worker_is_in_the_cluster() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**9), st.floats(0, 1), st.floats(0, 1))
 def test_a_part_of_a_run_adds_up_as_the_whole(seed: int, one: float, other: float) -> None:
-    whole = random_run(seed, True)
+    whole = random_repeat(seed, True)
     start, stop = sorted(whole.start + share * whole.makespan for share in (one, other))
     if stop - start < 1e-3:
         return
-    run = cut(whole, start, stop)
-    summary = summarise([run])
+    repeat = cut(whole, start, stop)
+    summary = summarise([repeat])
     for cells in (summary.breakdown, summary.path, summary.bottlenecks):
-        assert sum(cells.values()) == pytest.approx(run.makespan, abs=1e-4)
-    before, after = break_down(whole), break_down(run)
+        assert sum(cells.values()) == pytest.approx(repeat.makespan, abs=1e-4)
+    before, after = break_down(whole), break_down(repeat)
     computing = before.select(before.is_cause(COMPUTE))
     inside = computing.stop.clip(start, stop) - computing.start.clip(start, stop)
     assert seconds(after).get(COMPUTE, 0.0) == pytest.approx(float(inside.sum()), abs=1e-4)
@@ -198,5 +198,5 @@ def test_a_task_on_its_way_to_a_thread_waits_for_the_cpu_of_either(loop_s: float
         common | {"time_s": 0.0, "waiting_s": 0.0, "loop_waiting_s": 0.0},
         common | {"time_s": 10.0, "waiting_s": loop_s + others_s, "loop_waiting_s": loop_s},
     ]
-    found = seconds(break_down(make_run([row], threads=ONE, tables={"cpu": samples})))
+    found = seconds(break_down(make_repeat([row], threads=ONE, tables={"cpu": samples})))
     assert found[STARVED] == pytest.approx(6.0) and found[LAG] == pytest.approx(2.0)

@@ -24,11 +24,11 @@ from dasklab.breakdown.model.causes import (
     Cause,
 )
 from dasklab.breakdown.model.intervals import Intervals
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.dasklab.breakdown.timelines import by_hand, random_run, task
+from tests.unit.dasklab.breakdown.timelines import by_hand, random_repeat, task
 
 
 def assert_covers(intervals: Intervals, start: float, stop: float) -> None:
@@ -43,21 +43,21 @@ def assert_covers(intervals: Intervals, start: float, stop: float) -> None:
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, 10**9), st.booleans())
 def test_every_second_of_every_thread_has_one_cause(seed: int, sense: bool) -> None:
-    run = random_run(seed, sense)
-    intervals, (_, threads) = break_down(run), run.thread_rows
-    assert len(threads) >= sum(run.threads.values())
+    repeat = random_repeat(seed, sense)
+    intervals, (_, threads) = break_down(repeat), repeat.thread_rows
+    assert len(threads) >= sum(repeat.threads.values())
     for lane in range(len(threads)):
-        assert_covers(intervals.select(intervals.lane == lane), run.start, run.stop)
-    assert intervals.seconds.sum() == pytest.approx(len(threads) * run.makespan, rel=1e-3)
+        assert_covers(intervals.select(intervals.lane == lane), repeat.start, repeat.stop)
+    assert intervals.seconds.sum() == pytest.approx(len(threads) * repeat.makespan, rel=1e-3)
 
 
-def rows(run: Run, worker: str) -> list[tuple[float, float, Cause, str]]:
-    intervals = break_down(run)
-    names = [name for name, _ in run.thread_rows[1]]
+def rows(repeat: Repeat, worker: str) -> list[tuple[float, float, Cause, str]]:
+    intervals = break_down(repeat)
+    names = [name for name, _ in repeat.thread_rows[1]]
     mine = intervals.select(intervals.lane == names.index(worker))
     columns = (mine.start.round(6), mine.stop.round(6), mine.cause.tolist(), mine.place.tolist())
     return [
-        (start, stop, CAUSES[code], run.places.name(place))
+        (start, stop, CAUSES[code], repeat.places.name(place))
         for start, stop, code, place in zip(*columns, strict=True)
     ]
 
@@ -88,9 +88,9 @@ def test_a_run_by_hand() -> None:
     ]
 
 
-def seconds(run: Run, worker: str) -> dict[Cause, float]:
+def seconds(repeat: Repeat, worker: str) -> dict[Cause, float]:
     totals: dict[Cause, float] = {}
-    for start, stop, cause, _ in rows(run, worker):
+    for start, stop, cause, _ in rows(repeat, worker):
         totals[cause] = totals.get(cause, 0) + stop - start
     return totals
 
@@ -126,6 +126,6 @@ def test_what_a_timer_held_back_is_told_apart_from_what_was_late() -> None:
 
 def test_idle_beside_a_worker_with_more_tasks_than_threads() -> None:
     waiting = task("c", "worker-1", 1, 3.0, 4.0, decided=0.5)
-    run = by_hand(more=[waiting])
-    assert seconds(run, "worker-2")[QUEUE] == pytest.approx(2.5)
-    assert {place for _, _, cause, place in rows(run, "worker-2") if cause is QUEUE} == {"worker-1"}
+    repeat = by_hand(more=[waiting])
+    assert seconds(repeat, "worker-2")[QUEUE] == pytest.approx(2.5)
+    assert {place for _, _, cause, place in rows(repeat, "worker-2") if cause is QUEUE} == {"worker-1"}

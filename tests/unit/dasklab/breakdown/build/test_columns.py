@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dasklab.breakdown.answers.slow_workers import _kth_other
-from dasklab.breakdown.build.columns import build_run
+from dasklab.breakdown.build.columns import build_repeat
 from dasklab.breakdown.model.arrays import NONE, expand, last_before, least_before, pairs
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.records.schema import TABLES
@@ -85,9 +85,9 @@ def test_transitions_become_numbers_of_tasks() -> None:
     tables = {name: pd.DataFrame([], columns=list(columns)) for name, columns in TABLES.items()}
     tables["runs"] = pd.DataFrame([{"run": 0, "warmup": True, "start_s": 0.0, "stop_s": 9.0}])
     tables["transitions"] = pd.DataFrame(log, columns=["key", "finish", "time_s"])
-    run = build_run(tables)
-    assert (run.unfinished.time.tolist(), run.unfinished.value.tolist()) == ([1, 2, 3, 4], [2, 2, 1, 0])
-    assert (run.queued.time.tolist(), run.queued.value.tolist()) == ([1, 2, 3, 4], [0, 1, 0, 0])
+    repeat = build_repeat(tables)
+    assert (repeat.unfinished.time.tolist(), repeat.unfinished.value.tolist()) == ([1, 2, 3, 4], [2, 2, 1, 0])
+    assert (repeat.queued.time.tolist(), repeat.queued.value.tolist()) == ([1, 2, 3, 4], [0, 1, 0, 0])
 
 
 def test_a_worker_that_left_has_the_threads_that_it_used() -> None:
@@ -98,4 +98,4 @@ def test_a_worker_that_left_has_the_threads_that_it_used() -> None:
         columns=list(TABLES["tasks"])
     )
     tables["workers"] = pd.DataFrame([{"worker": "b", "threads": 4}], columns=list(TABLES["workers"]))
-    assert build_run(tables).threads == {"b": 4, "a": 2}
+    assert build_repeat(tables).threads == {"b": 4, "a": 2}

@@ -20,10 +20,10 @@ from dasklab.breakdown.model.causes import (
     USER,
     Cause,
 )
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.records.schema import TABLES
 
-from tests.unit.dasklab.breakdown.timelines import Row, make_run, task
+from tests.unit.dasklab.breakdown.timelines import Row, make_repeat, task
 
 LINE = {"file": "note.py", "line": 3, "code": "df.sum().compute()"}
 
@@ -56,49 +56,49 @@ INTRODUCED = [{"graph": 1, "key": "a", "span": ""}, {"graph": 2, "key": "b", "sp
 
 
 @pytest.fixture
-def run() -> Run:
+def repeat() -> Repeat:
     """Two computes: the user's code runs until 1, from 3.5 to 5, and from 8.5 on."""
     calls = [call("sync", 1.1, 3.5), call("gather", 3.2, 3.4), call("sync", 5.1, 8.5)]
     tasks = [computed("a", 1.6, 3.0), computed("b", 5.6, 8.0)]
-    return make_run(tasks, threads={"worker-1": 1}, graphs=GRAPHS, tables={"calls": calls})
+    return make_repeat(tasks, threads={"worker-1": 1}, graphs=GRAPHS, tables={"calls": calls})
 
 
-def found(run: Run) -> list[Operation]:
+def found(repeat: Repeat) -> list[Operation]:
     graphs = pd.DataFrame(GRAPHS, columns=list(TABLES["graphs"]))
-    return operations(run, graphs, pd.DataFrame(INTRODUCED))
+    return operations(repeat, graphs, pd.DataFrame(INTRODUCED))
 
 
-def test_an_operation_lasts_from_its_graph_to_the_return_of_its_call(run: Run) -> None:
-    first, second = found(run)
+def test_an_operation_lasts_from_its_graph_to_the_return_of_its_call(repeat: Repeat) -> None:
+    first, second = found(repeat)
     assert (first.start, first.stop, first.tasks, first.title) == (1.0, 3.5, 1, "df.sum().compute()")
     assert (second.start, second.stop, second.title) == (5.0, 8.5, "load/second")
-    assert total([first, second], actor_calls(), run) == (1.0, 8.5)
-    assert total([first, second], actor_calls((0.5, 0.7), (8.6, 9.0)), run) == (0.5, 9.0)
-    assert total([], actor_calls(), run) == (run.start, run.stop)
+    assert total([first, second], actor_calls(), repeat) == (1.0, 8.5)
+    assert total([first, second], actor_calls((0.5, 0.7), (8.6, 9.0)), repeat) == (0.5, 9.0)
+    assert total([], actor_calls(), repeat) == (repeat.start, repeat.stop)
 
 
-def test_graphs_of_one_line_that_follow_each_other_are_one_operation(run: Run) -> None:
+def test_graphs_of_one_line_that_follow_each_other_are_one_operation(repeat: Repeat) -> None:
     graphs = pd.DataFrame([graph(1, 1.0), graph(2, 1.2), graph(3, 9.0)], columns=list(TABLES["graphs"]))
     introduced = pd.DataFrame(
         [{"graph": n, "key": key, "span": ""} for n, key in ((1, "a"), (2, "b"), (3, "c"))]
     )
-    assert [operation.tasks for operation in operations(run, graphs, introduced)] == [2, 1]
+    assert [operation.tasks for operation in operations(repeat, graphs, introduced)] == [2, 1]
 
 
-def test_graphs_that_tasks_send_belong_to_the_operation_of_the_task(run: Run) -> None:
+def test_graphs_that_tasks_send_belong_to_the_operation_of_the_task(repeat: Repeat) -> None:
     inside = graph(2, 1.2, client="Client-worker-1")
     graphs = pd.DataFrame([graph(1, 1.0), inside], columns=list(TABLES["graphs"]))
-    assert len(operations(run, graphs, pd.DataFrame(INTRODUCED))) == 1
+    assert len(operations(repeat, graphs, pd.DataFrame(INTRODUCED))) == 1
 
 
-def path(run: Run) -> list[tuple[float, float, Cause]]:
-    intervals = critical_path(run)
+def path(repeat: Repeat) -> list[tuple[float, float, Cause]]:
+    intervals = critical_path(repeat)
     columns = (intervals.start.round(6).tolist(), intervals.stop.round(6).tolist(), intervals.cause.tolist())
     return [(start, stop, CAUSES[code]) for start, stop, code in zip(*columns, strict=True)]
 
 
-def test_the_path_leads_through_the_client(run: Run) -> None:
-    assert path(run) == [
+def test_the_path_leads_through_the_client(repeat: Repeat) -> None:
+    assert path(repeat) == [
         (0.0, 1.0, USER),
         (1.0, 1.1, BUILD),
         (1.1, 1.3, UPLOAD),
@@ -117,20 +117,20 @@ def test_the_path_leads_through_the_client(run: Run) -> None:
     ]
 
 
-def test_the_path_of_one_operation_has_nothing_of_the_other(run: Run) -> None:
-    _, second = found(run)
-    rows = path(cut(run, second.start, second.stop))
+def test_the_path_of_one_operation_has_nothing_of_the_other(repeat: Repeat) -> None:
+    _, second = found(repeat)
+    rows = path(cut(repeat, second.start, second.stop))
     assert (rows[0][0], rows[-1][1]) == (5.0, 8.5)
     assert USER not in {cause for *_, cause in rows}
 
 
 def test_scattered_data_is_the_most_specific_cause() -> None:
     calls = [call("sync", 1.0, 4.0), call("scatter", 1.5, 3.5)]
-    run = make_run(threads={"worker-1": 1}, tables={"calls": calls})
-    assert path(run) == [
+    repeat = make_repeat(threads={"worker-1": 1}, tables={"calls": calls})
+    assert path(repeat) == [
         (0.0, 1.0, USER), (1.0, 1.5, RESULT), (1.5, 3.5, SCATTER), (3.5, 4.0, RESULT), (4.0, 10.0, USER)
     ]  # fmt: skip
-    assert total([], actor_calls(), run) == (1.5, 3.5)
+    assert total([], actor_calls(), repeat) == (1.5, 3.5)
 
 
 def test_a_task_of_a_worker_that_joined_comes_after_what_the_others_computed() -> None:
@@ -139,10 +139,10 @@ def test_a_task_of_a_worker_that_joined_comes_after_what_the_others_computed() -
     late = computed("late", 4.0, 8.0) | {"worker": "worker-2", "thread": 2, "stimulus": "register"}
     calls = [call("sync", 1.1, 8.0)]
     threads = {"worker-1": 1, "worker-2": 1}
-    run = make_run([first, late], threads=threads, graphs=GRAPHS[:1], tables={"calls": calls})
-    seconds = {cause: stop - start for start, stop, cause in path(run)}
+    repeat = make_repeat([first, late], threads=threads, graphs=GRAPHS[:1], tables={"calls": calls})
+    seconds = {cause: stop - start for start, stop, cause in path(repeat)}
     assert seconds[PLAN] == pytest.approx(0.3)
-    assert sum(stop - start for start, stop, cause in path(run) if cause is COMPUTE) == pytest.approx(5.4)
+    assert sum(stop - start for start, stop, cause in path(repeat) if cause is COMPUTE) == pytest.approx(5.4)
 
 
 def test_a_rescheduled_task_comes_after_what_it_needs() -> None:
@@ -152,17 +152,17 @@ def test_a_rescheduled_task_comes_after_what_it_needs() -> None:
         "stimulus": "reschedule",
         "needs": [("transfer", 8.0, ("worker-1",))],
     }
-    run = make_run(
+    repeat = make_repeat(
         [first, second], threads={"worker-1": 1}, graphs=GRAPHS[:1], unfinished=[(1.0, 2), (6.0, 0)]
     )
-    rows = path(run)
+    rows = path(repeat)
     assert (1.6, 3.0, COMPUTE) in rows and (4.0, 6.0, COMPUTE) in rows
     assert LAG not in {cause for *_, cause in rows}
 
 
 def test_record_that_was_cut_off_where_an_operation_began_is_explained_as_a_whole() -> None:
     begun = Operation(1, "", ("", 0, ""), 4.0, 4.0, 1)
-    assert total([begun], pd.DataFrame(columns=list(TABLES["actor_calls"])), make_run(stop=10.0)) == (
+    assert total([begun], pd.DataFrame(columns=list(TABLES["actor_calls"])), make_repeat(stop=10.0)) == (
         0.0,
         10.0,
     )
@@ -170,6 +170,6 @@ def test_record_that_was_cut_off_where_an_operation_began_is_explained_as_a_whol
 
 def test_a_graph_stays_when_the_clocks_say_that_it_arrived_before_it_began() -> None:
     graphs = [graph(1, 1.0, received_s=0.998)]
-    late = make_run([computed("a", 1.6, 3.0)], threads={"worker-1": 1}, graphs=graphs)
+    late = make_repeat([computed("a", 1.6, 3.0)], threads={"worker-1": 1}, graphs=graphs)
     assert len(cut(late, 1.0, 3.0).graphs) == 1
     assert len(cut(late, 3.1, 4.0).graphs) == 0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from dasklab.breakdown.build.operations import Operation
-from dasklab.breakdown.model.run import Graph
+from dasklab.breakdown.model.repeat import Graph
 from dasklab.breakdown.show import check as checking
 from dasklab.breakdown.show.check import Comparison, ComparisonDocument, Verdict, change_pct, verdict
 from dasklab.breakdown.show.explain import Explained
@@ -22,7 +22,7 @@ from dasklab.records.document import Record
 from dasklab.results.statistics.interval import Interval
 from scipy import stats
 
-from tests.unit.dasklab.breakdown.timelines import make_run, task
+from tests.unit.dasklab.breakdown.timelines import make_repeat, task
 
 ROOT = Path(__file__).parents[5]
 CUT = Record(form=2, client="c", start=0.0, stop=1.0, lost={}, failures={}, complete=False)
@@ -31,8 +31,8 @@ CUT = Record(form=2, client="c", start=0.0, stop=1.0, lost={}, failures={}, comp
 def record(length: float) -> Explained:
     """A record of so many seconds, all of which one task computes."""
     row = task("spin-1", "worker-1", 1, 0.0, length, decided=0.0, handled=length)
-    run = make_run([row], stop=length, threads={"worker-1": 1})
-    return Explained(Path("run"), False, {}, [run], {}, None)
+    repeat = make_repeat([row], stop=length, threads={"worker-1": 1})
+    return Explained(Path("run"), False, {}, [repeat], {}, None)
 
 
 def test_twice_as_long_is_slower_and_computing_is_the_cause() -> None:
@@ -95,8 +95,8 @@ def test_the_same_trial_given_twice_decides_nothing(tmp_path: Path) -> None:
 def test_different_work_is_compared_only_if_that_is_wanted() -> None:
     def of_tasks(number: int) -> Explained:
         explained = record(1.0)
-        (run,) = explained.runs
-        return replace(explained, runs=[replace(run, prefixes=["spin"] * number)])
+        (repeat,) = explained.repeats
+        return replace(explained, repeats=[replace(repeat, prefixes=["spin"] * number)])
 
     new, old = [of_tasks(2), of_tasks(2)], [of_tasks(1), of_tasks(1)]
     assert "hold different work (spin: 2 and 1 tasks)" in str(checking.compare(new, old, 10))
@@ -105,12 +105,12 @@ def test_different_work_is_compared_only_if_that_is_wanted() -> None:
 
 def test_slower_work_that_has_more_operations_for_that_is_the_same_work() -> None:
     """Graphs that follow each other quickly are one operation, slowly they are several."""
-    (run,) = record(1.0).runs
-    sent = replace(run, graphs=[Graph(0.0, 0.0, 0.0, 1, 1, 0.0, 0.0, 0.0)] * 2)
-    old = replace(record(1.0), runs=[sent], operations=[Operation(1, "", ("", 0, ""), 0.0, 1.0, 2)])
+    (repeat,) = record(1.0).repeats
+    sent = replace(repeat, graphs=[Graph(0.0, 0.0, 0.0, 1, 1, 0.0, 0.0, 0.0)] * 2)
+    old = replace(record(1.0), repeats=[sent], operations=[Operation(1, "", ("", 0, ""), 0.0, 1.0, 2)])
     new = replace(old, operations=[*old.operations, replace(old.operations[0], number=2)])
     assert checking.compare([new, new], [old, old], 10).verdict is Verdict.NOT_SLOWER
-    other = replace(old, runs=[replace(sent, graphs=sent.graphs[:1])])
+    other = replace(old, repeats=[replace(sent, graphs=sent.graphs[:1])])
     assert "hold different work (1 and 2 graphs)" in str(checking.compare([other], [old], 10))
 
 

@@ -12,26 +12,26 @@ from dasklab.breakdown.show.trace.arrows import arrows
 from dasklab.breakdown.show.trace.lanes import lanes
 from dasklab.breakdown.show.trace.occupied import is_running, occupied
 
-from tests.unit.dasklab.breakdown.timelines import by_hand, random_run
+from tests.unit.dasklab.breakdown.timelines import by_hand, random_repeat
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_tasks_and_waits_cover_each_thread_once(seed: int) -> None:
-    run = random_run(seed, sense=True)
-    intervals = break_down(run)
-    tasks = occupied(run, intervals)
-    waits = intervals.select(~is_running(run, intervals))
+    repeat = random_repeat(seed, sense=True)
+    intervals = break_down(repeat)
+    tasks = occupied(repeat, intervals)
+    waits = intervals.select(~is_running(repeat, intervals))
     assert (tasks.stop - tasks.start).sum() + waits.seconds.sum() == pytest.approx(intervals.seconds.sum())
     assert len(set(tasks.task.tolist())) == len(tasks)
-    inside = tasks.start >= run.tasks.start[tasks.task] - TICK_S
-    assert inside.all() and (tasks.stop <= run.tasks.stop[tasks.task] + TICK_S).all()
+    inside = tasks.start >= repeat.tasks.start[tasks.task] - TICK_S
+    assert inside.all() and (tasks.stop <= repeat.tasks.stop[tasks.task] + TICK_S).all()
     parts = [part for row in range(len(tasks)) for part in tasks.parts_of(row)]
     assert parts == list(range(len(tasks.parts)))
 
 
 def test_a_run_without_tasks_occupies_nothing() -> None:
-    run = random_run(1, sense=True)
-    assert len(occupied(run, break_down(run).select(np.zeros(0, np.int64)))) == 0
+    repeat = random_repeat(1, sense=True)
+    assert len(occupied(repeat, break_down(repeat).select(np.zeros(0, np.int64)))) == 0
 
 
 def test_intervals_of_a_lane_do_not_overlap_and_there_are_no_more_lanes_than_needed() -> None:

@@ -9,18 +9,18 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from dasklab.breakdown.assign.threads import break_down
-from dasklab.breakdown.model.run import Run
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.breakdown.show.trace.perfetto import write
 from dasklab.cli import main
 
 from tests.perfetto_trace import Slice, Trace
-from tests.unit.dasklab.breakdown.timelines import by_hand, random_run
+from tests.unit.dasklab.breakdown.timelines import by_hand, random_repeat
 from tests.unit.dasklab.stored_run import TRIAL, previous_run
 
 
-def traced(run: Run, folder: Path) -> Trace:
-    write(Explained(folder, False, {}, [run], {}, pd.DataFrame()), folder / "trial.pftrace")
+def traced(repeat: Repeat, folder: Path) -> Trace:
+    write(Explained(folder, False, {}, [repeat], {}, pd.DataFrame()), folder / "trial.pftrace")
     return Trace(folder / "trial.pftrace")
 
 
@@ -60,19 +60,19 @@ def outer(slices: list[Slice], track: str) -> list[Slice]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_threads_are_covered_once_and_slices_nest(seed: int, tmp_path: Path) -> None:
-    run = random_run(seed, sense=True)
-    trace = traced(run, tmp_path)
+    repeat = random_repeat(seed, sense=True)
+    trace = traced(repeat, tmp_path)
     for one in trace.slices:
         assert 0 <= one.start <= one.stop
         if one.inside:
             assert one.inside.start <= one.start and one.stop <= one.inside.stop
     threads = [track for track in trace.tracks.values() if "/thread" in track]
-    assert len(threads) == len(run.thread_rows[1])
+    assert len(threads) == len(repeat.thread_rows[1])
     seconds = sum(one.stop - one.start for track in threads for one in outer(trace.slices, track)) / 1e9
-    assert seconds == pytest.approx(float(break_down(run).seconds.sum()), abs=1e-5)
+    assert seconds == pytest.approx(float(break_down(repeat).seconds.sum()), abs=1e-5)
     tasks = [one for one in trace.slices if one.category == "task"]
     keys = [one.arguments["key"] for one in tasks]
-    assert len(keys) == len(set(keys)) <= len(run.tasks)
+    assert len(keys) == len(set(keys)) <= len(repeat.tasks)
     for begin, end in trace.arrows():
         assert {begin.category, end.category} == {"task", "transfer"}
 
@@ -85,7 +85,7 @@ def test_no_slice_is_before_zero_although_a_loop_was_busy_before_the_run(tmp_pat
 
 @pytest.mark.parametrize("seed", range(10))
 def test_stamps_without_sense_give_a_trace_that_can_be_read(seed: int, tmp_path: Path) -> None:
-    trace = traced(random_run(seed, sense=False), tmp_path)
+    trace = traced(random_repeat(seed, sense=False), tmp_path)
     assert all(0 <= one.start <= one.stop for one in trace.slices)
 
 

@@ -17,7 +17,7 @@ PAIR = "worker-3 < worker-1"
 OLD = Summary(
     makespan_s=4.0,
     threads=3,
-    runs=5,
+    repeats=5,
     breakdown={(COMPUTE, "worker-1"): 3.0, (LAG, "worker-2"): 1.0},
     path={(COMPUTE, "worker-1"): 4.0},
     bottlenecks={(OWN, "worker-1"): 4.0},
@@ -25,7 +25,7 @@ OLD = Summary(
 NEW = Summary(
     makespan_s=7.7,
     threads=3,
-    runs=5,
+    repeats=5,
     breakdown={(COMPUTE, "worker-1"): 3.0, (LAG, "worker-2"): 1.3, (WIRE, PAIR): 3.4},
     path={(COMPUTE, "worker-1"): 4.0, (WIRE, PAIR): 3.7},
     bottlenecks={(OWN, "worker-1"): 4.0, (LINK, PAIR): 3.7},
@@ -71,7 +71,7 @@ def test_short_runs_have_three_digits() -> None:
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.02])
 def test_clocks_against_a_capture(delay_s: float) -> None:
-    """The scheduler is 0.5 s ahead of the capture, the worker 2 s behind; keys come again in each run."""
+    """The scheduler is 0.5 s ahead of the capture, the worker 2 s behind; keys come again in each repeat."""
     chance = np.random.default_rng(3)
     sent = np.sort(chance.uniform(100, 130, 400))
     ways = [0.0003 + chance.exponential(0.001, 400) for _ in range(4)]

@@ -19,7 +19,7 @@ from dasklab.errors import LabError
 from dasklab.model.document import Document
 from dasklab.model.files import Attempt, Campaign, CaptureReport, Configured, Hosts, Measured, Timings
 from dasklab.model.files import Result as TrialResult
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results import load
 from dasklab.results.storage import damage as damages
 from dasklab.results.storage import store
@@ -32,7 +32,7 @@ RUN = DATA / "run" / "baseline.tar.xz"
 CAPTURE = DATA / "wire" / "g3-2026.8.0.pcap.gz"
 BAD, GOOD = "1-01-baseline", "2-01-baseline"
 KINDS: tuple[type[Document], ...] = (
-    *(Trial, Attempt, TrialResult, Timings, Measured),
+    *(RequestedTrial, Attempt, TrialResult, Timings, Measured),
     *(Configured, Hosts, CaptureReport),
 )
 Damage = Callable[[Path], Any]

@@ -21,7 +21,7 @@ from dasklab.model.files import (
     Timings,
 )
 from dasklab.model.previous_format import translate
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.results import load
 from dasklab.results.storage import store
 from dasklab.results.storage.table import read_table
@@ -114,10 +114,10 @@ def test_names_of_an_experiment_are_translated_wherever_they_are(run: Path) -> N
 
 
 def test_names_of_a_trial_are_translated(run: Path) -> None:
-    document = json.loads((run / TRIAL / Trial.FILE).read_text())
+    document = json.loads((run / TRIAL / RequestedTrial.FILE).read_text())
     document["scheduler"]["occupant"] = document["seat"]["occupant"] = "random"
-    (run / TRIAL / Trial.FILE).write_text(json.dumps(document))
-    trial = store.need(Trial, run / TRIAL)
+    (run / TRIAL / RequestedTrial.FILE).write_text(json.dumps(document))
+    trial = store.need(RequestedTrial, run / TRIAL)
     assert trial.scheduler.variant == trial.resolved_scheduler.variant == "random"
 
 

@@ -10,7 +10,7 @@ from dasklab.errors import LabError
 from dasklab.model import experiment
 from dasklab.model.engines import VERSION as SPARK
 from dasklab.model.files import ObservedCluster, Timings
-from dasklab.model.trial import Trial
+from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import SCHEDULER_VARIANTS, SchedulerVariant
 from dasklab.results.validity.cluster import differences
 
@@ -26,7 +26,7 @@ DASK = {
 }
 
 
-def reasons(requested: Trial, cluster: Json | None = None, **timings: Any) -> list[str]:
+def reasons(requested: RequestedTrial, cluster: Json | None = None, **timings: Any) -> list[str]:
     """Return the differences of a trial whose workload reported this cluster."""
     reported = files_of(requested)["timings.json"]
     reported["cluster"] |= cluster or {}

@@ -1,4 +1,4 @@
-"""One run on one clock, as columns: tasks, what they needed, fetches, and when processes were busy."""
+"""One repeat on one clock, as columns: tasks, what they needed, fetches, and when processes were busy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Tasks:
     """The computed tasks, in order of their start. A task that was computed twice has two rows.
 
     Attributes:
-        key: codes of ``Run.keys``.
+        key: codes of ``Repeat.keys``.
         worker: codes of nodes.
         thread: the thread's number on its worker.
         stamps: by name (``stages.STAMPS`` and ``DUE_STAMPS``), seconds; NaN where nobody took it.
@@ -140,8 +140,8 @@ NO_CALLS = Calls((), np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run on one clock.
+class Repeat:
+    """A repeat on one clock.
 
     Attributes:
         threads: number of threads of each worker, in the order of their codes.
@@ -190,7 +190,7 @@ class Run:
         return self.places.nodes.index(name)
 
     def busy_s(self, name: str) -> float:
-        """How long the event loop of a process was busy during the run."""
+        """How long the event loop of a process was busy during the repeat."""
         node = np.array([self.node(name)])
         return float(self.busy.within(node, np.array([self.start]), np.array([self.stop]))[0])
 
