@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dasklab.records.chunks import Processes, Tables, complete
-from dasklab.records.document import Record, Repeat
+from dasklab.records.document import Record, RecordedRepeat
 from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.schema import TABLES
 
@@ -35,7 +35,7 @@ def tables(parts: Mapping[int | None, Processes], about: Record) -> dict[str, pd
             address. Under None is what belongs to no repeat.
     """
     if not about.repeats:
-        whole = Repeat(0, False, about.start, about.stop, len(about.lost))
+        whole = RecordedRepeat(0, False, about.start, about.stop, len(about.lost))
         return _tables(parts.get(None, {}), about.client, whole)
     so_far, frames = dict(parts.get(None, {})), []
     for repeat in about.repeats:
@@ -97,7 +97,7 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(filled, ignore_index=True) if filled else frames[0]
 
 
-def _tables(processes: Processes, client: str, repeat: Repeat) -> dict[str, pd.DataFrame]:
+def _tables(processes: Processes, client: str, repeat: RecordedRepeat) -> dict[str, pd.DataFrame]:
     scheduler = complete(processes.get(SCHEDULER, {}), SCHEDULER)
     mine = complete(processes.get(CLIENT, {}), CLIENT)
     names = worker_names(scheduler["workers"])
@@ -145,7 +145,7 @@ def _tables(processes: Processes, client: str, repeat: Repeat) -> dict[str, pd.D
     }
 
 
-def _during(calls: pd.DataFrame, repeat: Repeat) -> pd.DataFrame:
+def _during(calls: pd.DataFrame, repeat: RecordedRepeat) -> pd.DataFrame:
     return calls[(calls.start < repeat.stop) & (calls.stop > repeat.start)]
 
 

@@ -20,7 +20,7 @@ RECORD = "record.chunks"  # what the processes recorded, beside this file
 
 
 @dataclass(frozen=True)
-class Repeat:
+class RecordedRepeat:
     """A timed computation or a warm-up of a trial. Chunks of the record name the repeat that they belong to.
 
     Attributes:
@@ -68,7 +68,7 @@ class Record:
     keys: str = ""
     code: bool | None = None
     chunks_bytes: int | None = None
-    repeats: tuple[Repeat, ...] = ()
+    repeats: tuple[RecordedRepeat, ...] = ()
 
     def concealed(self, privacy: Privacy) -> Record:
         """Return the same without what must not be stored."""

@@ -22,7 +22,7 @@ from dasklab.errors import LabError
 from dasklab.notices import warn
 from dasklab.records import chunk_file
 from dasklab.records.client import ClientRecorder
-from dasklab.records.document import RECORD, Record, Repeat
+from dasklab.records.document import RECORD, Record, RecordedRepeat
 from dasklab.records.recorder.base import NAME, Owner
 from dasklab.records.recorder.layout import FORM
 from dasklab.records.recorder.privacy import Privacy
@@ -72,7 +72,7 @@ class Session:
         self.privacy, self._explain = Privacy(keys == "hash", code), explain
         self.hold, self.lease_s = hold, HELD_LEASE_S if hold else LEASE_S
         self.mine = ClientRecorder(client, self.privacy, hold)
-        self.repeats: list[Repeat] = []
+        self.repeats: list[RecordedRepeat] = []
         self._repeat: int | None = None  # number of the repeat that what is fetched belongs to
         self.failures: dict[str, int] = {}
         self.lost: dict[str, int] = {}
@@ -204,11 +204,11 @@ class Session:
         await self._visit(1, summary=True)
         await self._visit(LAST_ROUNDS)
 
-    def collect(self, repeat: Repeat | None = None) -> None:
+    def collect(self, repeat: RecordedRepeat | None = None) -> None:
         """Fetch what was recorded since the last call, as that of a repeat that has ended, or of none."""
         self.client.sync(self._collect, repeat)
 
-    async def _collect(self, repeat: Repeat | None) -> None:
+    async def _collect(self, repeat: RecordedRepeat | None) -> None:
         lost = dict(self.lost)
         self._repeat = repeat.number if repeat else None
         await self._fetch_all()
