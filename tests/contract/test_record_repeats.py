@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dasklab import records
 from dasklab.errors import LabError
-from dasklab.records.document import Record, Repeat, read_document
+from dasklab.records.document import Record, RecordedRepeat, read_document
 from dasklab.records.session import Session
 from distributed import Client, LocalCluster
 
@@ -43,7 +43,7 @@ def record(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> P
         for number, tasks in TASKS.items():
             start = time.time()
             compute(client, tasks - 1, seconds=0.02)
-            session.collect(Repeat(number, number == 0, start, time.time()))
+            session.collect(RecordedRepeat(number, number == 0, start, time.time()))
         compute(client, 5)
     return folder
 
@@ -111,7 +111,7 @@ def test_nothing_is_fetched_while_a_repeat_lasts(
         client.submit(sum, scattered).result()
         compute(client, 40, seconds=0.02)
         assert not fetches
-        session.collect(Repeat(1, False, start, time.time()))
+        session.collect(RecordedRepeat(1, False, start, time.time()))
         assert fetches
     frames = records.load(tmp_path / "run")
     assert len(frames["tasks"]) == 42
@@ -127,7 +127,7 @@ def test_worker_that_leaves_is_not_in_later_repeats(tmp_path: Path) -> None:
                 compute(client, 10)
                 if number == 1:
                     client.retire_workers(list(client.scheduler_info()["workers"])[:1])
-                session.collect(Repeat(number, False, start, time.time()))
+                session.collect(RecordedRepeat(number, False, start, time.time()))
         workers = records.load(tmp_path / "run")["workers"]
     assert workers.groupby("run").size().to_dict() == {0: 2, 1: 2, 2: 1}
     assert workers[workers.left_s.notna()].run.tolist() == [1]
