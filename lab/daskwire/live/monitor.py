@@ -11,7 +11,7 @@ from typing import Any
 from daskwire.errors import WireError
 from daskwire.file import pcap, pcapng
 from daskwire.file.source import Source
-from daskwire.follow import Follower
+from daskwire.live.follower import Follower
 from daskwire.live.recording import Recording
 from daskwire.opening import open_capture
 from daskwire.tables.export import rows

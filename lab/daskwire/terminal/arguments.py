@@ -39,7 +39,6 @@ class Options:
     as_json: bool = False
     parquet: Path | None = None
     limit: int | None = None
-    follow: bool = False
     output: Path | None = None
 
 

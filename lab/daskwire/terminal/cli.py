@@ -29,8 +29,12 @@ from daskwire.terminal.live import Settings
 from daskwire.terminal.live import live as show_live
 from daskwire.terminal.printing import print_problems, print_summary, print_table
 from daskwire.terminal.text import write_json, write_line
-from daskwire.terminal.watch import watch
 from daskwire.terminal.wireshark import DISSECTOR, install_dissector
+
+GONE_OPTIONS = {
+    # gone in 0.2, printed until 0.3
+    "--follow": "'daskwire live FILE' shows a capture while it grows",
+}
 
 
 class UserError(click.ClickException):
@@ -61,12 +65,19 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise UserError(_no_such_option(error)) from None
         except click.UsageError as error:
             raise UserError(error.format_message()) from None
         except WireError as error:
             raise UserError(str(error)) from None
         except KeyboardInterrupt:
             raise StoppedError("stopped") from None
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    instead = GONE_OPTIONS.get(error.option_name)
+    return f"{error.option_name} is gone: {instead}" if instead else error.format_message()
 
 
 @click.group(cls=Commands, no_args_is_help=True)
@@ -148,12 +159,8 @@ def _first_heartbeat(capture: Capture) -> list[str]:
 
 @wire.command()
 @arguments
-@click.option("--follow", is_flag=True, help="Print the ops per second of a growing file until Ctrl-C.")
 def summary(options: Options) -> None:
     """Summarise a capture: content, completeness, traffic, times."""
-    if options.follow:
-        _follow(options)
-        return
 
     def show(capture: Capture) -> None:
         summary = summarise(capture)
@@ -221,8 +228,9 @@ def export(options: Options) -> None:
 def live(source: str, interval: float, window: float, metrics: str | None, tunnel: tuple[str, ...]) -> None:
     """Show a capture while it is recorded: rates, ops, pairs, problems.
 
-    SOURCE is a network interface (with tcpdump), a FIFO, or - for standard input. Memory and disk space are
-    bounded, so this can run for days. Ctrl-C ends it.
+    SOURCE is a network interface (with tcpdump), a file that another program is writing (tcpdump -U -w FILE),
+    a FIFO, or - for standard input. Memory and disk space are bounded, so this can run for days.
+    Ctrl-C ends it.
     """
     show_live(source, Settings(interval, window, metrics, tunnel_ports(tunnel)))
 
@@ -235,14 +243,3 @@ def dissector(install: bool) -> None:
     With the dissector, Wireshark and tshark know the display filter "dask" and its fields, such as dask.op.
     """
     write_line(install_dissector() if install else DISSECTOR)
-
-
-def _follow(options: Options) -> None:
-    if len(options.files) != 1:
-        raise WireError("--follow watches exactly one file")
-    others = (
-        options.since, options.until, options.node, options.key_log, options.as_json, options.parquet,
-    )  # fmt: skip
-    if any(others):
-        raise WireError("--follow cannot be combined with other options")
-    watch(options.files[0])

@@ -51,7 +51,10 @@ def live(source: str, settings: Settings) -> None:
     """
     name = STDIN_NAME if source == STDIN else source
     address = _address(settings.address) if settings.address is not None else None
-    with _opened(source, settings.tunnel_ports) as (pipe, tcpdump), Recording(pipe, name) as recording:
+    with (
+        _opened(source, settings.tunnel_ports) as (pipe, tcpdump),
+        Recording(pipe, name, grows=Path(source).is_file()) as recording,
+    ):
         monitor = Monitor(recording, settings.window_s, time.monotonic(), settings.tunnel_ports)
 
         def dropped() -> int:
@@ -91,6 +94,7 @@ def _stop(recording: Recording, tcpdump: Tcpdump | None) -> None:
     """End tcpdump, and let its last packets arrive. Another writer got the same Ctrl-C."""
     if tcpdump:
         tcpdump.stop()
+    recording.stop()
     recording.ended.wait(2.0)
 
 

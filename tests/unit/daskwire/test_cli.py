@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 from daskwire import TABLES, open_capture, rows, to_pandas, write_parquet
 from daskwire.terminal.cli import wire
-from daskwire.terminal.watch import watch
 
 from tests.unit.daskwire.build import DATA, golden_bytes
 from tests.unit.daskwire.conftest import golden_capture, golden_truth
@@ -91,7 +90,6 @@ def test_tls_with_and_without_keys() -> None:
         ([G3, "--since", "soon"], "'soon' is neither seconds after the first packet nor a time"),
         ([G3, "--node", "10.0.0.1"], "expected ADDRESS=NAME"),
         ([G3, "--key-log", "absent.log"], "absent.log: No such file or directory"),
-        ([G3, G1, "--follow"], "--follow watches exactly one file"),
     ],
 )
 def test_errors_are_one_line(arguments: list[str], says: str) -> None:
@@ -108,14 +106,6 @@ def test_truncated_file_is_read_with_a_warning(tmp_path: Path) -> None:
         and "truncated: the last record" in result.stderr
         and "Dask messages" in result.stdout
     )
-
-
-def test_follow_counts_new_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "growing.pcap"
-    path.write_bytes(golden_bytes("g3-2026.8.0"))
-    watch(path, interval_s=0, rounds=2)
-    first, second = capsys.readouterr().out.splitlines()
-    assert "release-worker-data 47" in first and re.search(r" 0 messages +0.00 MB", second)
 
 
 def test_parquet_files_contain_tables_and_descriptions(tmp_path: Path) -> None:

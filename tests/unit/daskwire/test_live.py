@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -104,12 +105,11 @@ def test_disk_space_is_bounded(pipe: Pipe) -> None:
     assert monitor.totals.messages == 40 * 3
 
 
-def test_tunnel_on_a_given_port_is_decoded(tmp_path: Path) -> None:
-    path = tmp_path / "capture.pcap"
-    path.write_bytes(pcap(wrapped(IPV4_ONLY, vxlan(4790))))
-    output = run(str(path), "--tunnel", "udp:4790=vxlan").stdout.decode()
+def test_tunnel_on_a_given_port_is_decoded() -> None:
+    raw = pcap(wrapped(IPV4_ONLY, vxlan(4790)))
+    output = run("-", "--tunnel", "udp:4790=vxlan", stdin=raw).stdout.decode()
     assert f"{len(IPV4_ONLY)} packets, 133 messages in " in output
-    assert f"{len(IPV4_ONLY)} packets, 0 messages in " in run(str(path)).stdout.decode()
+    assert f"{len(IPV4_ONLY)} packets, 0 messages in " in run("-", stdin=raw).stdout.decode()
 
 
 def test_problems_of_the_window_are_reported_and_forgotten(pipe: Pipe) -> None:
@@ -177,6 +177,25 @@ def test_command_reads_standard_input_and_prints_totals() -> None:
     last = result.stdout.decode().splitlines()[-2:]
     assert last[0].startswith(f"{len(PACKETS)} packets, {number} messages in ")
     assert last == [last[0], "no problem found"]
+
+
+def test_a_growing_file_is_shown_until_ctrl_c(tmp_path: Path) -> None:
+    path, output, raw = tmp_path / "growing.pcap", tmp_path / "output", pcap(PACKETS)
+    path.write_bytes(raw[:-1000])
+    command = [sys.executable, "-m", "daskwire", "live", str(path), "--interval", "0.1"]
+    with output.open("wb") as stdout, subprocess.Popen(command, stdout=stdout) as process:
+
+        def rates() -> list[str]:
+            return re.findall(r"(\S+) messages/s", output.read_text())
+
+        until(lambda: {*rates()} - {"0"} and rates()[-1] == "0", "the messages so far")
+        with path.open("ab") as file:
+            file.write(raw[-1000:])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    number = len(golden_capture(NAME).messages)
+    last = output.read_text().splitlines()[-2:]
+    assert last[0].startswith(f"{len(PACKETS)} packets, {number} messages in ")
 
 
 TCPDUMP = """#!/bin/sh

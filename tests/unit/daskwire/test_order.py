@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from daskwire import Capture, open_capture
-from daskwire.follow import Follower
+from daskwire.live.follower import Follower
 from daskwire.net.segments import Segments, sort_by_time
 from daskwire.schema import Table
 from daskwire.terminal.cli import wire

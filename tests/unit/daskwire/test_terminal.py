@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from daskwire.printable import plain
 from daskwire.terminal import text
 from daskwire.terminal.cli import wire
-from daskwire.terminal.watch import watch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -81,12 +80,6 @@ def test_drawn_tables_escape_untrusted_text(
     result = CliRunner().invoke(wire, [name, str(hostile), "--limit", "0"], catch_exceptions=False)
     assert result.exit_code == 0 and drawn and all(map(harmless, drawn))
     assert any(MARKUP in output for output in drawn)
-
-
-def test_follow_escapes_untrusted_text(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    watch(hostile, interval_s=0, rounds=1)
-    output = capsys.readouterr().out
-    assert MARKUP in output and harmless(output)
 
 
 @given(st.text())

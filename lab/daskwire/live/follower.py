@@ -184,8 +184,6 @@ class Follower:
 
     def _read(self) -> Segments:
         previous, self._size = self._size, self._size_now()
-        if self._size < previous:
-            raise WireError(f"{self.name}: became shorter; was it replaced by another file?")
         if self._size == previous or self._size <= pcap.HEADER or self._progress.damaged:
             return concatenate([])
         view = self._map()
