@@ -52,7 +52,7 @@ def test_pcapng_statistics_count_dropped_packets(read: Read) -> None:
 
 
 def test_pcapng_key_log_is_used(read: Read) -> None:
-    keys = (Path(__file__).parents[2] / "data" / "wire" / "tls-2026.8.0.keys").read_bytes()
+    keys = (Path(__file__).parents[3] / "data" / "wire" / "tls-2026.8.0.keys").read_bytes()
     secrets = block("<", 10, struct.pack("<II", 0x544C534B, len(keys)) + keys)
     file = pcapng(packets_of(golden_bytes("tls-2026.8.0")), extra=secrets)
     assert len(read(file).messages) == 122

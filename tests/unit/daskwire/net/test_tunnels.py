@@ -12,7 +12,7 @@ from daskwire import Capture, summarise
 from daskwire.terminal.cli import wire
 
 from tests.unit.daskwire.build import Packet, golden_bytes, packets_of, pcap, small_talk
-from tests.unit.daskwire.test_formats import tables
+from tests.unit.daskwire.file.test_formats import tables
 
 Read = Callable[..., Capture]
 PACKETS = packets_of(golden_bytes("g3-2026.8.0"))
