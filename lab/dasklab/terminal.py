@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -94,6 +95,13 @@ class _WarningHandler(logging.Handler):
         click.secho(f"dasklab: {record.getMessage()}", fg="yellow", err=True)
 
 
+def escape_what_the_console_lacks() -> None:
+    """Print an escape such as ``\\u2192`` for a character that the console's encoding lacks, never fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def print_warnings() -> None:
     """Print the warnings of `dasklab.notices` on stderr from now on."""
     if not LOGGER.handlers:
@@ -107,6 +115,7 @@ class CommandGroup(click.Group):
     """
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        escape_what_the_console_lacks()
         with one_line_errors():
             context = super().make_context(*args, **kwargs)
         context.color = colour()

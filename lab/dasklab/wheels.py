@@ -42,7 +42,7 @@ def pip_arguments(command: str, *options: str) -> list[str]:
 
 def wheelhouse(packages: Mapping[str, str]) -> Path:
     """Return the folder for the wheels of these versions, whether it exists or not."""
-    identity = json.dumps(dict(sorted(packages.items()))) + PINS.read_text()
+    identity = json.dumps(dict(sorted(packages.items()))) + PINS.read_text(encoding="utf-8")
     return cache() / "wheels" / hashlib.sha256(identity.encode()).hexdigest()[:12]
 
 
@@ -75,7 +75,9 @@ def _download(packages: Mapping[str, str], scratch: Path) -> None:
     _build({name: version for name, version in packages.items() if name in SOURCE_ONLY}, built)
     different = not_pinned(_resolve(packages, scratch, built))
     wheels, requirements = scratch / "wheels", scratch / "requirements.txt"
-    requirements.write_text("".join(f"{name}=={version}\n" for name, version in sorted(different.items())))
+    requirements.write_text(
+        "".join(f"{name}=={version}\n" for name, version in sorted(different.items())), encoding="utf-8"
+    )
     sources = ["--no-deps", "--find-links", str(built), "--requirement", str(requirements)]
     _pip(pip_arguments("download", *sources, "--dest", str(wheels)))
     shutil.move(requirements, wheels)
@@ -92,13 +94,17 @@ def _resolve(packages: Mapping[str, str], scratch: Path, built: Path) -> dict[st
     """Return all packages (name -> version) that pip would install for these versions."""
     other_pins = {name: version for name, version in pins().items() if name not in packages}
     constraints, report = scratch / "constraints.txt", scratch / "report.json"
-    constraints.write_text("".join(f"{name}=={version}\n" for name, version in other_pins.items()))
+    constraints.write_text(
+        "".join(f"{name}=={version}\n" for name, version in other_pins.items()), encoding="utf-8"
+    )
     dask = packages.get("dask", pins()["dask"])
     requirements = [f"{name}=={version}" for name, version in {**other_pins, **packages}.items()]
     dry_run = ["--dry-run", "--ignore-installed", "--target", str(scratch / "none"), "--report", str(report)]
     sources = ["--find-links", str(built), "--constraint", str(constraints)]
     _pip(pip_arguments("install", *dry_run, *sources, f"dask[dataframe]=={dask}", *requirements))
-    packages_found = [entry["metadata"] for entry in json.loads(report.read_text())["install"]]
+    packages_found = [
+        entry["metadata"] for entry in json.loads(report.read_text(encoding="utf-8"))["install"]
+    ]
     return {entry["name"].lower().replace("_", "-"): entry["version"] for entry in packages_found}
 
 
@@ -133,7 +139,7 @@ def _locked(lock: Path) -> Iterator[None]:
     """Let one process download at a time; the next one then finds the wheels."""
     import fcntl  # on Linux only, as the lab is
 
-    with lock.open("w") as file:
+    with lock.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,10 +45,15 @@ COMMAND = "import tests.contract.any_system, sys; from dasklab.cli import main; 
 DECODE = "import tests.contract.any_system, sys; from daskwire.__main__ import main; main()"
 
 
-def run(program: str, *arguments: str) -> str:
+def run(program: str, *arguments: str, **environment: str) -> str:
     command = [sys.executable, "-c", program, *arguments]
     finished = subprocess.run(
-        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+        command,
+        cwd=Path(__file__).parents[2],
+        env=os.environ | environment,
+        capture_output=True,
+        encoding=environment.get("PYTHONIOENCODING", "utf-8"),
+        check=False,
     )
     assert finished.returncode == 0, finished.stderr[-3000:]
     return finished.stdout
@@ -71,6 +78,20 @@ def test_a_cluster_is_recorded_explained_checked_and_packed(tmp_path: Path) -> N
 def test_a_capture_is_decoded() -> None:
     capture = str(DATA / f"{GOLDEN[0]}.pcap.gz")
     assert "register-worker" in run(DECODE, capture)
+
+
+@pytest.mark.parametrize(("encoding", "columns"), [("ascii", "40"), ("cp1252", "80")])
+def test_any_console_shows_an_explanation(encoding: str, columns: str, tmp_path: Path) -> None:
+    record = Path(__file__).parents[1] / "data" / "records" / "no_graph_before"
+    copy = str(shutil.copytree(record, tmp_path / "record"))
+    explained = run(COMMAND, "explain", copy, PYTHONIOENCODING=encoding, COLUMNS=columns)
+    assert "A run took 9.06 s" in " ".join(explained.split())
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_any_console_shows_a_capture(encoding: str) -> None:
+    capture = str(DATA / f"{GOLDEN[0]}.pcap.gz")
+    assert "register-worker" in run(DECODE, capture, PYTHONIOENCODING=encoding, COLUMNS="40")
 
 
 def test_commands_of_the_lab_need_linux(monkeypatch: pytest.MonkeyPatch) -> None:

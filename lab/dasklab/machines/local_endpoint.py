@@ -46,7 +46,7 @@ def start(lab: str, state: Path, management: str, nodes: int) -> None:
     command = [sys.executable, "-m", "minipve", "--state", str(state), "--requirements", str(PINS)]
     serve = ["serve", "--detach", "--management", management]
     subprocess.run([*command, *serve, *(["--nodes", str(nodes)] if nodes > 1 else [])], check=True)
-    facts = json.loads((state / "endpoint.json").read_text())
+    facts = json.loads((state / "endpoint.json").read_text(encoding="utf-8"))
     account(facts, state / ACCOUNT, lab, ["pve", *(f"pve{number}" for number in range(2, nodes + 1))])
 
 

@@ -50,7 +50,7 @@ def defaults() -> Mapping[str, Any]:
     for package, file in DEFAULT_FILES:
         spec = find_spec(package)
         if spec is not None and spec.origin:
-            text = Path(spec.origin).with_name(file).read_text()
+            text = Path(spec.origin).with_name(file).read_text(encoding="utf-8")
             settings.update(flatten(yaml.safe_load(text)))
     return settings
 

@@ -28,7 +28,7 @@ OLDEST = "2024.8.0"  # the oldest Dask that the recorder, the workloads and the 
 @cache
 def pins() -> Mapping[str, str]:
     """Return each package of the lab's machines with its version."""
-    lines = (line.partition("#")[0].strip() for line in PINS.read_text().splitlines())
+    lines = (line.partition("#")[0].strip() for line in PINS.read_text(encoding="utf-8").splitlines())
     return dict(line.split("==") for line in lines if line)
 
 

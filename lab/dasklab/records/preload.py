@@ -298,7 +298,7 @@ def _scheduled() -> tuple[float, float]:
     total = [0.0, 0.0]
     for thread in Path("/proc/self/task").glob("*/schedstat"):
         with contextlib.suppress(OSError):  # a thread may end meanwhile
-            ran, waited, _ = map(int, thread.read_text().split())
+            ran, waited, _ = map(int, thread.read_text(encoding="utf-8").split())
             total = [total[0] + ran / 1e9, total[1] + waited / 1e9]
     return total[0], total[1]
 

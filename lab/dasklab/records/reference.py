@@ -33,4 +33,4 @@ def _tables() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(reference())
+    Path(sys.argv[1]).write_text(reference(), encoding="utf-8")

@@ -56,7 +56,7 @@ def write_single_file(runs: list[Path], file: Path, tell: Tell = tell_nobody) ->
 
 
 def _write(runs: list[Path], output: Path, page_folder: Path | None, tell: Tell) -> None:
-    study = json.loads(STUDY.read_text())
+    study = json.loads(STUDY.read_text(encoding="utf-8"))
     anchors: set[str] = set()
 
     def read(run: Path) -> Section:

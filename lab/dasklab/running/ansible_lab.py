@@ -89,7 +89,7 @@ class AnsibleLab:
 def current_phase(directory: Path) -> str | None:
     """Return the name of the phase that a running trial is in; None if Ansible has not begun the trial."""
     try:
-        count = (directory / LOG).read_text(errors="replace").count(PHASE_DONE)
+        count = (directory / LOG).read_text(errors="replace", encoding="utf-8").count(PHASE_DONE)
         phases = json.loads((directory / Orders.FILE).read_bytes())["trial"]["phases"]
     except FileNotFoundError:
         return None
@@ -105,7 +105,10 @@ def _cause(log: Path) -> str | None:
     """
     if not log.exists():
         return None
-    lines = [line.partition("| ")[2].rstrip() for line in log.read_text(errors="replace").splitlines()]
+    lines = [
+        line.partition("| ")[2].rstrip()
+        for line in log.read_text(errors="replace", encoding="utf-8").splitlines()
+    ]
     for number, line in enumerate(lines):
         if line.startswith("[ERROR]"):
             return line

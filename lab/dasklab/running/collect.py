@@ -61,7 +61,8 @@ def collect(directory: Path, node_name: str) -> None:
     """
     folder = directory / FOLDER
     answers: dict[str, Answers] = {
-        path.parent.name: json.loads(path.read_text()) for path in sorted(folder.glob("*/answers.json"))
+        path.parent.name: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(folder.glob("*/answers.json"))
     }
     guests = _read(folder / "guests.json", {})
     looks = _read(folder / "node.json", [])
@@ -98,7 +99,7 @@ def failure(directory: Path) -> Failed | None:
     Of several hosts the one that cannot do something comes first, else the first by name.
     """
     failures = [
-        _failure(path.stem.removeprefix("failed-"), json.loads(path.read_text()))
+        _failure(path.stem.removeprefix("failed-"), json.loads(path.read_text(encoding="utf-8")))
         for path in sorted((directory / FOLDER).glob("failed-*.json"))
     ]
     return min(failures, key=lambda failed: failed.status != "unsupported", default=None)
@@ -275,4 +276,4 @@ def capture(client: Answers, document: dict[str, Any] | None) -> list[Document]:
 
 
 def _read(path: Path, missing: Any) -> Any:
-    return json.loads(path.read_text()) if path.exists() else missing
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else missing

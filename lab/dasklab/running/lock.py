@@ -233,7 +233,7 @@ def _is_orphaned(file: Path) -> bool:
 
 def _owner(file: Path) -> tuple[int, str]:
     """Return the PID and the command line of the process that took the lock; PID 0 if it removed the file."""
-    text = file.read_text() if file.exists() else ""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
     pid, _, command = text.strip().partition(" ")
     return int(pid) if pid.isdigit() else 0, command or "a command that has just started"
 

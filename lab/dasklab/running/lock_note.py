@@ -198,7 +198,7 @@ def _renew(lock: NoteLock, stop: threading.Event) -> None:
 
 def _place(lock_files: Iterable[Path]) -> str:
     """Return what identifies lock files: their paths, in this mount of this machine since its start."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     namespaces = [str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("pid", "mnt")]
     text = "\n".join([boot, *namespaces, *map(str, lock_files)])
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -73,5 +73,5 @@ def _busy_s(pid: int) -> float:
 
 def _read(path: Path) -> str:
     with suppress(OSError):  # the process has ended
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     return ""

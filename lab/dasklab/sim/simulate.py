@@ -108,7 +108,9 @@ def _peak_memory_mb() -> float:
 
     getrusage would also count the process that started this program, before its exec.
     """
-    peak = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    peak = re.search(
+        r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"), re.MULTILINE
+    )
     return int(peak[1]) / 1024 if peak else 0.0
 
 

@@ -344,7 +344,7 @@ def write(content: dict[str, Any], path: Path | None) -> None:
     if path is None:
         sys.stdout.write(text)
     else:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
 
 
 def leave(status: int, message: str) -> Any:

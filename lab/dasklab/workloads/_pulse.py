@@ -124,5 +124,5 @@ def _clocks() -> tuple[float, float, float, float]:
     waited_s = 0.0
     for thread in Path("/proc/self/task").iterdir():  # any of them may hold the interpreter
         with suppress(OSError, ValueError):  # the thread has just ended, or the kernel lacks these statistics
-            waited_s += int((thread / "schedstat").read_text().split()[1]) / 1e9
+            waited_s += int((thread / "schedstat").read_text(encoding="utf-8").split()[1]) / 1e9
     return time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic(), time.process_time(), waited_s

@@ -59,4 +59,4 @@ def advice_table() -> str:
 
 if __name__ == "__main__":
     document = Path(sys.argv[1])
-    document.write_text(render(document.read_text()))
+    document.write_text(render(document.read_text(encoding="utf-8")), encoding="utf-8")

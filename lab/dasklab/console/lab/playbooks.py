@@ -43,7 +43,7 @@ def answer(name: str, lab: Inventory, variable: str, options: Sequence[str] = ()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "answer.json"
         play(name, lab, [*options, "-e", f"{variable}={file}"], output=sys.stderr)
-        return json.loads(file.read_text())
+        return json.loads(file.read_text(encoding="utf-8"))
 
 
 def _unreachable_hint(name: str, lab: Inventory) -> str:

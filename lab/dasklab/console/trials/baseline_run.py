@@ -85,7 +85,9 @@ def _pointer(lab: Inventory) -> Path:
 def _stored_run(lab: Inventory, setup: Setup) -> ActiveRun | None:
     """Return this lab's baseline run; None if there is none, if it is invalid or if the inventory changed."""
     pointer = _pointer(lab)
-    directory = Path(pointer.read_text(errors="replace").strip()) if pointer.exists() else None
+    directory = (
+        Path(pointer.read_text(errors="replace", encoding="utf-8").strip()) if pointer.exists() else None
+    )
     if directory is None or not (directory / Campaign.FILE).exists():
         return None
     if not store.read_run(directory).setup.is_same_lab(setup) or _failed_trials(directory):

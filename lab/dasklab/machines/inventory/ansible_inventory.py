@@ -148,7 +148,7 @@ def _refuse_broken_yaml(path: Path) -> None:
     """
     for file in _yaml_files(path):
         try:
-            require_bounded(file.read_text())
+            require_bounded(file.read_text(encoding="utf-8"))
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else "?"
             raise LabError(f"inventory {file}, line {line}: {error.problem}") from None

@@ -22,7 +22,7 @@ def choose_guests(inventory: Inventory, kind: str) -> None:
     """
     hosts = inventory.hosts()
     file = Path(inventory.value(hosts[0], "lab_state_dir")) / FILE
-    before = file.read_text() if file.exists() else None
+    before = file.read_text(encoding="utf-8") if file.exists() else None
     atomic.write_text(file, kind)
     fixed = [host for host in hosts if inventory.optional(host, "lab_guests") != kind]
     if fixed:

@@ -47,9 +47,9 @@ def create(folder: Path, kind: str) -> Path:
         if (source / "group_vars").is_dir():
             shutil.copytree(source / "group_vars", inventory / "group_vars")
         for file in inventory.rglob("*.yml"):
-            file.write_text(_adapt(file.read_text(), name, kind))
-        settings = (SHARE / "ansible.cfg").read_text()
-        (draft / "ansible.cfg").write_text(_RELATIVE.sub(rf"\1 = {SHARE}/\2", settings))
+            file.write_text(_adapt(file.read_text(encoding="utf-8"), name, kind), encoding="utf-8")
+        settings = (SHARE / "ansible.cfg").read_text(encoding="utf-8")
+        (draft / "ansible.cfg").write_text(_RELATIVE.sub(rf"\1 = {SHARE}/\2", settings), encoding="utf-8")
     return folder / "inventory" / "hosts.yml"
 
 

@@ -15,7 +15,7 @@ ACCOUNT = "account.json"
 def read_account(state: Path) -> dict[str, Any]:
     """Return the stored account of a local endpoint; empty if there is none or it is damaged."""
     try:
-        content = json.loads((state / ACCOUNT).read_text())
+        content = json.loads((state / ACCOUNT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

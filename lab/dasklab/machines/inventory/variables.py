@@ -222,5 +222,5 @@ def _roles() -> tuple[str, ...]:
 
 def _read(role: str, *parts: str) -> dict[str, Any]:
     path = ROLES.joinpath(role, *parts)
-    content = yaml.load(path.read_text(), yaml.CSafeLoader) if path.exists() else None
+    content = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader) if path.exists() else None
     return content or {}

@@ -31,7 +31,7 @@ def cpu_times(loop_thread: int) -> tuple[float, float, float]:
     threads = 0
     for thread in Path("/proc/self/task").glob("*/schedstat"):
         try:
-            on_cpu, in_queue, _ = map(int, thread.read_text().split())
+            on_cpu, in_queue, _ = map(int, thread.read_text(encoding="utf-8").split())
         except (OSError, ValueError):  # a thread may end meanwhile
             continue
         threads += 1
@@ -48,7 +48,7 @@ def resident_bytes() -> float:
 def kernel_counters() -> dict[str, float]:
     """Return the TCP segments that this host has sent again, if the kernel says so."""
     try:
-        lines = Path("/proc/net/snmp").read_text().splitlines()
+        lines = Path("/proc/net/snmp").read_text(encoding="utf-8").splitlines()
         names, values = (line.split() for line in lines if line.startswith("Tcp:"))
         return {RETRANSMITTED: float(dict(zip(names, values, strict=True))["RetransSegs"])}
     except (OSError, ValueError, KeyError):
@@ -63,7 +63,7 @@ def network_interfaces(folder: Path = NETWORK) -> Iterator[tuple[str, str, float
     addresses = psutil.net_if_addrs()
     for path in sorted(folder.glob("*")):
         try:
-            mbit = float((path / "speed").read_text())
+            mbit = float((path / "speed").read_text(encoding="utf-8"))
         except (OSError, ValueError):  # it is down, or states no speed
             continue
         internet = [a.address for a in addresses.get(path.name, ()) if a.family in INTERNET]
