@@ -14,8 +14,27 @@ Slow start costs round trips where the round trip is long.
 
 When a link on the path is cut, nothing arrives. TCP notices by its retransmission timer: it fires once after
 the oldest unacknowledged segment, then after twice that time, and so on. Until it fires after the link is up
-again the channel is ``_silent``: nothing new leaves, and what was in flight is kept in ``_lost``. Then
-everything is sent again, in order.
+again the channel is silent: nothing new leaves, and what would have arrived is kept. Then everything is sent
+again, in order.
+
+States
+------
+                    BULK_STARTS            BULK_ENDS
+            OPEN  ---------------> BUSY  ------------> OPEN
+             |                      |
+             | PATH_CUT             | PATH_CUT
+             v                      v
+           SILENT                STALLED
+             |                      |
+             | TIMER_FIRES          | TIMER_FIRES
+             v                      v
+            OPEN                   BUSY
+
+Rules for this file: the state changes only in `Channel._move`, and only along `TRANSITIONS`. The state alone
+decides whether something may leave. What holds in each state:
+
+    a flow exists exactly in BUSY and STALLED; in STALLED the fluid does not run it
+    messages are kept for the timer only in SILENT and STALLED
 """
 
 from __future__ import annotations
@@ -23,6 +42,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
 
 from dasklab.sim.network.fluid import Flow
 from dasklab.sim.network.network import Network
@@ -39,22 +60,71 @@ FAST_RETRANSMIT_SEGMENTS = 4  # a loss with fewer segments behind it is noticed 
 Deliver = Callable[[], None]
 
 
+class State(Enum):
+    """What a channel does with the next message."""
+
+    OPEN = auto()  # it leaves at once
+    BUSY = auto()  # it waits for the last byte of a flow
+    SILENT = auto()  # the path was cut: it waits for the timer
+    STALLED = auto()  # the path was cut while a flow was leaving: it waits for the timer and for the flow
+
+
+class Event(Enum):
+    BULK_STARTS = auto()
+    BULK_ENDS = auto()
+    PATH_CUT = auto()  # the sender cannot know; the model uses it to plan the timer
+    TIMER_FIRES = auto()  # with the path up; before that the timer is only planned again
+    DROPPED = auto()  # the connection's user gave up what has not left
+
+
+TRANSITIONS = {
+    (State.OPEN, Event.BULK_STARTS): State.BUSY,
+    (State.OPEN, Event.PATH_CUT): State.SILENT,
+    (State.OPEN, Event.DROPPED): State.OPEN,
+    (State.BUSY, Event.BULK_ENDS): State.OPEN,
+    (State.BUSY, Event.PATH_CUT): State.STALLED,
+    (State.BUSY, Event.DROPPED): State.OPEN,
+    (State.SILENT, Event.TIMER_FIRES): State.OPEN,
+    (State.SILENT, Event.DROPPED): State.SILENT,
+    (State.STALLED, Event.TIMER_FIRES): State.BUSY,
+    (State.STALLED, Event.DROPPED): State.SILENT,
+}
+"""The next state. A pair that is missing cannot happen; it would be a fault of this module."""
+
+
+@dataclass(eq=False)
+class Message:
+    """A message; ``pace`` is the bytes per second at which the sender writes it."""
+
+    nbytes: int
+    deliver: Deliver
+    pace: float
+
+
 class Channel:
-    """Messages from one machine to another. They arrive in the order in which they were sent."""
+    """Messages from one machine to another. They arrive in the order in which they were sent.
+
+    Attributes:
+        ends: the sending and the receiving machine.
+        state: see above.
+    """
 
     def __init__(self, network: Network, source: str, target: str) -> None:
         self._network, self._kernel = network, network.kernel
         self._path = network.path(source, target)
         self.ends = (source, target)
-        self._waiting: deque[tuple[int, Deliver, float]] = deque()
-        self._lost: list[tuple[int, Deliver]] = []  # left, and did not arrive
+        self.state = State.OPEN
+        self._handed_over: dict[Message, None] = {}  # the sender starts to write them later
+        self._waiting: deque[Message] = deque()
         self._flow: Flow | None = None
-        self._in_flight: deque[float] = deque()  # when each message in flight left
-        self._silent = False
-        self._rtt_known = False  # something arrived, so the sender has measured a round trip
-        self._generation = 0  # raised by ``drop``: messages handed over before it are void
+        self._departures: deque[float] = deque()  # when each message in flight left, the oldest first
+        self._unacknowledged: list[Message] = []  # due during a cut: the timer sends them again
+        self._rto_s = FIRST_RTO_S
         self._free_at = 0.0
         self._last_arrival = 0.0
+
+    def _move(self, event: Event) -> None:
+        self.state = TRANSITIONS[self.state, event]
 
     def send(self, when: float, nbytes: int, deliver: Deliver, pace: float = math.inf) -> None:
         """Hand over a message.
@@ -65,53 +135,60 @@ class Channel:
             deliver: called when all of it has arrived.
             pace: bytes per second at which the sender writes; the message leaves while it is written.
         """
-        self._kernel.at(when, self._enqueue, self._generation, nbytes, deliver, pace)
+        message = Message(nbytes, deliver, pace)
+        self._handed_over[message] = None
+        self._kernel.at(when, self._enqueue, message)
 
     def drop(self) -> None:
         """Discard what has not left yet, and what was handed over for later."""
-        self._generation += 1
+        self._move(Event.DROPPED)
+        self._handed_over.clear()
         self._waiting.clear()
-        self._lost.clear()
+        self._unacknowledged.clear()
         flow, self._flow = self._flow, None
         if flow is not None and self in self._network.flowing:
             del self._network.flowing[self]
             self._network.fluid.stop(flow)
 
-    def _enqueue(self, generation: int, nbytes: int, deliver: Deliver, pace: float) -> None:
-        if generation == self._generation:
-            self._waiting.append((nbytes, deliver, pace))
+    def _enqueue(self, message: Message) -> None:
+        if message in self._handed_over:
+            del self._handed_over[message]
+            self._waiting.append(message)
             self._send_waiting()
 
     def _send_waiting(self) -> None:
-        while self._waiting and self._flow is None and not self._check_silence():
-            nbytes, deliver, pace = self._waiting.popleft()
-            self._network.sent_bytes += nbytes
+        while self._waiting and self.state is State.OPEN and self._is_path_up():
+            message = self._waiting.popleft()
+            self._network.sent_bytes += message.nbytes
             self._network.messages += 1
-            if nbytes < SMALL_BYTES or not (self._path.limited_by or self._path.loss):
-                self._send_small(nbytes, deliver, pace)
+            if message.nbytes < SMALL_BYTES or not (self._path.limited_by or self._path.loss):
+                self._send_small(message)
             else:
-                self._send_bulk(nbytes, deliver, pace)
+                self._send_bulk(message)
 
-    def _send_small(self, nbytes: int, deliver: Deliver, pace: float) -> None:
+    def _send_small(self, message: Message) -> None:
         path = self._path
-        self._free_at = max(self._free_at, self._kernel.now) + nbytes / min(path.rate, pace)
+        self._free_at = max(self._free_at, self._kernel.now) + message.nbytes / min(path.rate, message.pace)
         queueing_s = path.queueing_s(self._kernel.now)
-        self._plan_arrival(self._free_at + queueing_s + self._loss_timeout_s(nbytes), nbytes, deliver)
+        self._plan_arrival(self._free_at + queueing_s + self._loss_timeout_s(message.nbytes), message)
 
     # --- bulk data -----------------------------------------------------------------------------------------
 
-    def _send_bulk(self, nbytes: int, deliver: Deliver, pace: float) -> None:
+    def _send_bulk(self, message: Message) -> None:
         path = self._path
         queueing_s = path.queueing_s(self._kernel.now)
 
         def on_done() -> None:
+            self._move(Event.BULK_ENDS)
             self._flow = None
             del self._network.flowing[self]
             self._free_at = self._kernel.now
-            self._plan_arrival(self._kernel.now + queueing_s, nbytes, deliver)
+            self._plan_arrival(self._kernel.now + queueing_s, message)
             self._send_waiting()
 
-        self._flow = Flow(nbytes, path.limited_by, path.loads, on_done, min(self._loss_bound(), pace))
+        self._move(Event.BULK_STARTS)
+        max_rate = min(self._loss_bound(), message.pace)
+        self._flow = Flow(message.nbytes, path.limited_by, path.loads, on_done, max_rate)
         self._slow_start_then_flow(self._flow)
 
     def _slow_start_then_flow(self, flow: Flow) -> None:
@@ -120,7 +197,7 @@ class Channel:
         self._kernel.at(max(self._free_at, self._kernel.now) + wait_s, self._start_flow, flow)
 
     def _start_flow(self, flow: Flow) -> None:
-        if flow is self._flow and not self._check_silence():
+        if flow is self._flow and self.state is State.BUSY and self._is_path_up():
             self._network.flowing[self] = None
             self._network.fluid.start(flow)
 
@@ -129,7 +206,7 @@ class Channel:
         assert self._flow is not None
         del self._network.flowing[self]
         self._network.fluid.stop(self._flow)
-        self._check_silence()
+        self._fall_silent()
 
     def _slow_start(self, nbytes: float) -> tuple[float, float]:
         """Return the seconds until the window fills the path, and the bytes that have left by then."""
@@ -151,40 +228,41 @@ class Channel:
         segments = -(-nbytes // SEGMENT_BYTES)
         if not self._path.loss or segments >= FAST_RETRANSMIT_SEGMENTS:
             return 0.0
-        lost = self._kernel.random.random() < 1 - (1 - self._path.loss) ** segments
-        return max(MIN_RTO_S, 2 * self._path.rtt_s) if lost else 0.0
+        is_lost = self._kernel.random.random() < 1 - (1 - self._path.loss) ** segments
+        return self._measured_rto_s() if is_lost else 0.0
 
     # --- arrival, or a cut link ----------------------------------------------------------------------------
 
-    def _plan_arrival(self, when: float, nbytes: int, deliver: Deliver) -> None:
+    def _plan_arrival(self, when: float, message: Message) -> None:
         """Plan the arrival of a message that left the sender's queues: never before an earlier message."""
         self._last_arrival = max(self._last_arrival, when + self._path.propagation_s(self._kernel.random))
-        self._in_flight.append(self._kernel.now)
-        self._kernel.at(self._last_arrival, self._deliver, nbytes, deliver)
+        self._departures.append(self._kernel.now)
+        self._kernel.at(self._last_arrival, self._arrive, message)
 
-    def _deliver(self, nbytes: int, deliver: Deliver) -> None:
-        silent = self._check_silence()
-        self._in_flight.popleft()
-        if silent:
-            self._lost.append((nbytes, deliver))
+    def _arrive(self, message: Message) -> None:
+        is_up = self.state in (State.OPEN, State.BUSY) and self._is_path_up()
+        self._departures.popleft()
+        if not is_up:
+            self._unacknowledged.append(message)
             return
-        self._rtt_known = True
-        self._kernel.log(*self.ends, nbytes)
-        deliver()
+        self._rto_s = self._measured_rto_s()
+        self._kernel.log(*self.ends, message.nbytes)
+        message.deliver()
 
-    def _check_silence(self) -> bool:
-        """Return whether the channel is silent. If a link has gone down, silence it and plan the timer."""
-        if self._silent:
-            return True
+    def _is_path_up(self) -> bool:
+        """Return whether all links of the path are up; if not, fall silent. Only in OPEN and BUSY."""
         if self.ends[0] == self.ends[1] or self._network.up_at(*self.ends) <= self._kernel.now:
-            return False
-        self._silent = True
-        self._plan_retransmission(self._in_flight[0] if self._in_flight else self._kernel.now)
-        return True
+            return True
+        self._fall_silent()
+        return False
+
+    def _fall_silent(self) -> None:
+        self._move(Event.PATH_CUT)
+        self._plan_retransmission(self._departures[0] if self._departures else self._kernel.now)
 
     def _plan_retransmission(self, since: float) -> None:
         """Plan when the timer first fires with the link up: 1, 3, 7 ... times its value after ``since``."""
-        timeout_s, fires_at = self._rto_s(), since
+        timeout_s, fires_at = self._rto_s, since
         while fires_at < self._network.up_at(*self.ends):
             fires_at += timeout_s
             timeout_s *= 2
@@ -194,13 +272,14 @@ class Channel:
         if self._network.up_at(*self.ends) > self._kernel.now:  # the link was cut again
             self._plan_retransmission(since)
             return
-        self._silent = False
-        lost, self._lost = self._lost, []
-        for nbytes, deliver in lost:
-            self._plan_arrival(self._kernel.now, nbytes, deliver)
+        self._move(Event.TIMER_FIRES)
+        again, self._unacknowledged = self._unacknowledged, []
+        for message in again:
+            self._plan_arrival(self._kernel.now, message)
         if self._flow is not None:
             self._slow_start_then_flow(self._flow)
         self._send_waiting()
 
-    def _rto_s(self) -> float:
-        return max(MIN_RTO_S, 2 * self._path.rtt_s) if self._rtt_known else FIRST_RTO_S
+    def _measured_rto_s(self) -> float:
+        """Return the timer of a sender that has measured a round trip."""
+        return max(MIN_RTO_S, 2 * self._path.rtt_s)
