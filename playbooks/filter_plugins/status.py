@@ -25,7 +25,7 @@ def lab_status(names: Sequence[str], hostvars: Mapping[str, Any]) -> str:
 
 
 def lab_status_rows(names: Sequence[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a row per host, as ``dasklab.console.json_documents.StatusRow`` describes it."""
+    """Return a row per host, as ``dasklab.commands.status.StatusRow`` describes it."""
     guests = _answer(hostvars).get("guests") or {}
     return [{"host": name, **_machine(guests.get(name) or {}), **_services(hostvars[name])} for name in names]
 

@@ -58,6 +58,7 @@ def check(
     """
     from dasklab.breakdown.show import check as checking
     from dasklab.breakdown.show.explain import explain
+    from dasklab.model.json_output import to_json
 
     try:
         records = [explain(path) for path in (*new, *old)]
@@ -65,5 +66,5 @@ def check(
         raise UnreadableRecordError(str(error)) from None
     remedy = None if allow_different_work else "--allow-different-work compares them all the same"
     result = checking.compare(records[: len(new)], records[len(new) :], limit_pct, remedy)
-    click.echo(checking.ComparisonDocument.of(result).model_dump_json() if as_json else str(result))
+    click.echo(to_json(result, checking.Comparison, indent=None) if as_json else str(result))
     sys.exit(result.verdict.value)

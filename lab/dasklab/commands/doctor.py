@@ -94,11 +94,11 @@ def _next_step(lab: Inventory, is_up: bool) -> str:
 
 def _print_json(lab: Inventory, findings: list[Finding], checked: local_host.HostCheck | None) -> int:
     """Print all findings as JSON; return the exit status."""
-    from dasklab.console.json_documents import CheckedLab, to_json
+    from dasklab.machines.doctor import CheckedLab
+    from dasklab.model.json_output import to_json
 
     folders = {name: str(folder) for name, folder in _folders(lab).items()}
-    content = {"folders": folders, "findings": findings, "experiments": _experiments(lab, checked)}
-    click.echo(to_json(CheckedLab.model_validate(content)))
+    click.echo(to_json(CheckedLab(folders, findings, _experiments(lab, checked)), CheckedLab))
     return int(not all(finding.ok for finding in findings))
 
 

@@ -57,7 +57,7 @@ def publish(file: Path, directory: Path) -> None:
 
 def _print_steps(file: Path, as_json: bool) -> None:
     """Print each step from a version to the next, regressions first."""
-    from dasklab.console.json_documents import StepRow, to_json
+    from dasklab.model.json_output import to_json
     from dasklab.results.history import history as table
     from dasklab.results.statistics.interval import format_interval
     from dasklab.terminal import print_table
@@ -65,7 +65,7 @@ def _print_steps(file: Path, as_json: bool) -> None:
     rank = ("regression", "improvement", "change", "not shown")
     steps = sorted(table.steps(table.need(file)), key=lambda step: rank.index(step.verdict))
     if as_json:
-        click.echo(to_json([StepRow.of(step) for step in steps]))
+        click.echo(to_json(steps, list[table.VersionStep]))
         return
     heads = ("benchmark", "cell", "from", "to", "median before", "median after", "after / before", "verdict")
     rows = [

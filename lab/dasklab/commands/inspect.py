@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import click
+from pydantic import Field
 
 from dasklab.console.options import inventory_option
 from dasklab.machines import ssh
@@ -15,8 +17,33 @@ from dasklab.machines.inventory.groups import REQUIRED
 from dasklab.machines.inventory.variables import open_lab
 from dasklab.model.nic import LAB_SLOT
 
-if TYPE_CHECKING:
-    from dasklab.console.json_documents import HostRow
+
+@dataclass(frozen=True)
+class NicRow:
+    """A virtual NIC as the inventory requests it."""
+
+    model: str
+    mac: str
+    bridge: str
+    address: str | None
+    rate_mbit: Annotated[float, Field(description="0 is no cap.")]
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """A host of `dasklab inspect`."""
+
+    host: str
+    groups: list[str]
+    ssh: Annotated[str, Field(description="user@address.")]
+    kind: Annotated[
+        str | None, Field(description="vm or container; null for a machine that the lab did not create.")
+    ]
+    vmid: int | None
+    node: str | None
+    cores: int | None
+    memory_mb: int | None
+    nics: list[NicRow]
 
 
 @click.command()
@@ -27,13 +54,13 @@ def inspect(as_json: bool, inventory: Path) -> None:
 
     It asks neither endpoint nor hosts; `dasklab status` shows what runs.
     """
-    from dasklab.console.json_documents import HostRow, to_json
+    from dasklab.model.json_output import to_json
     from dasklab.terminal import print_table
 
     lab = open_lab(inventory)
-    hosts = [HostRow.model_validate(row) for row in _hosts(lab)]
+    hosts = list(_hosts(lab))
     if as_json:
-        click.echo(to_json(hosts))
+        click.echo(to_json(hosts, list[HostRow]))
         return
 
     heads = ("host", "groups", "kind", "VMID", "node", "ssh", "lab link", "lab address")
@@ -55,25 +82,23 @@ def _cells(host: HostRow) -> list[str]:
     ]
 
 
-def _hosts(lab: Inventory) -> Iterator[dict[str, object]]:
+def _hosts(lab: Inventory) -> Iterator[HostRow]:
     groups = [name for name in REQUIRED if name != "lab"]
     for name in lab.hosts():
         guest = lab.optional(name, "guest") or {}
-        nics = [
-            {
-                "model": nic["model"],
-                "mac": nic["mac"],
-                "bridge": nic["bridge"],
-                "address": nic.get("address"),
-                "rate_mbit": nic.get("rate_mbit") or 0,
-            }
-            for nic in guest.get("nics", [])
-        ]
-        machine = {key: guest.get(key) for key in ("kind", "vmid", "node", "cores", "memory_mb")}
-        yield {
-            "host": name,
-            "groups": [group for group in groups if name in lab.hosts(group)],
-            "ssh": ssh.login(lab, name),
-            **machine,
-            "nics": nics,
-        }
+        yield HostRow(
+            host=name,
+            groups=[group for group in groups if name in lab.hosts(group)],
+            ssh=ssh.login(lab, name),
+            **{key: guest.get(key) for key in ("kind", "vmid", "node", "cores", "memory_mb")},
+            nics=[
+                NicRow(
+                    model=nic["model"],
+                    mac=nic["mac"],
+                    bridge=nic["bridge"],
+                    address=nic.get("address"),
+                    rate_mbit=nic.get("rate_mbit") or 0,
+                )
+                for nic in guest.get("nics", [])
+            ],
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -13,6 +14,16 @@ from dasklab.machines import local_host
 from dasklab.machines.inventory.variables import open_lab
 
 
+@dataclass(frozen=True)
+class PlannedCall:
+    """An API call that `dasklab up` would make."""
+
+    method: str
+    path: str
+    params: dict[str, str | int]
+    why: str
+
+
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @inventory_option
@@ -20,10 +31,10 @@ def plan(as_json: bool, inventory: Path) -> None:
     """Print the API calls that `dasklab up` would make."""
     lab = open_lab(inventory)
     if as_json:
-        from dasklab.console.json_documents import CallRow, to_json
+        from dasklab.model.json_output import checked, to_json
 
-        calls = answer("provision.yml", lab, "plan_file", plan_options(lab))
-        click.echo(to_json([CallRow.model_validate(call) for call in calls]))
+        calls = checked(answer("provision.yml", lab, "plan_file", plan_options(lab)), list[PlannedCall])
+        click.echo(to_json(calls, list[PlannedCall]))
     else:
         print_plan(lab)
     local_host.require(lab)

@@ -94,13 +94,10 @@ def _simulate(old: Path, stored: Campaign, cell: str, root: Path) -> Path:
 
 
 def _print_json(old: Path, new: Path, cell: str) -> None:
-    from dasklab.console.json_documents import Reproduced, to_json
-    from dasklab.results.statistics import reproduction
+    from dasklab.model.json_output import to_json
+    from dasklab.results.statistics.reproduction import Reproduced
 
-    rows = reproduction.rows(old, new, cell)
-    verdicts = list(reproduction.verdicts(old, new, cell))
-    content = {"old": str(old), "new": str(new), "cell": cell, "rows": rows, "verdicts": verdicts}
-    click.echo(to_json(Reproduced.model_validate(content)))
+    click.echo(to_json(Reproduced.of(old, new, cell), Reproduced))
 
 
 def _print_comparison(old: Path, new: Path, cell: str) -> None:

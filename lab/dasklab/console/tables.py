@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 import click
+from pydantic import ConfigDict, Field
 
-from dasklab.console.json_documents import CellChangeOutput, MetricTable, RunRow, ShownRun, to_json
 from dasklab.model import cells
 from dasklab.model.files import Result
+from dasklab.model.json_output import CONFIG, Number, to_json
 from dasklab.model.metric import METRICS
 from dasklab.model.trial import RequestedTrial
 from dasklab.results import load
 from dasklab.results.statistics import compare, identity, reasons
-from dasklab.results.statistics.answer import Answer
+from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import Interval, format_interval
 from dasklab.results.statistics.typical import by_node
@@ -25,11 +28,58 @@ from dasklab.results.storage.table import write_table
 from dasklab.terminal import console, duration, print_table
 
 
+@dataclass(frozen=True)
+class RunRow:
+    """A row of `dasklab results`."""
+
+    run: Annotated[str, Field(description="Folder of the run.")]
+    quick: Annotated[bool, Field(description="Whether it was run with --quick.")]
+    planned: Annotated[int, Field(description="Trials that were planned.")]
+    finished: Annotated[int, Field(description="Trials that have a result.")]
+    ok: Annotated[int, Field(description="Trials that are valid.")]
+    accelerator: Annotated[str, Field(description="kvm, tcg, lxc or simulated; ? if unknown.")]
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """One metric of a run; without cells if there is no valid baseline."""
+
+    metric: str
+    title: str
+    unit: str
+    blocks: int
+    noise_floor: Annotated[Number, Field(description="The smallest difference that would be shown.")]
+    cells: list[Cell]
+
+    @classmethod
+    def of(cls, metric: str, answer: Answer | None) -> MetricTable:
+        title, unit = METRICS[metric].title, METRICS[metric].unit
+        if answer is None:
+            return cls(metric, title, unit, 0, math.nan, [])
+        return cls(metric, title, unit, answer.blocks, answer.noise_floor, answer.cells)
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """What `dasklab results show` prints."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = CONFIG
+
+    run: str
+    simulated_from: Annotated[
+        str | None, Field(description="The trial whose costs a simulated run uses, else null.")
+    ]
+    trials: Annotated[
+        dict[str, int], Field(description="Trials by status: ok, invalid, unsupported, failed.")
+    ]
+    metrics: list[MetricTable]
+
+
 def list_runs(root: Path, as_json: bool = False) -> None:
     """Print all runs below a directory, with the numbers of their finished and their valid trials."""
     runs = [_run_row(run) for run in store.find(root)]
     if as_json:
-        click.echo(to_json(runs))
+        click.echo(to_json(runs, list[RunRow]))
         return
     rows = [
         (
@@ -66,7 +116,7 @@ def print_run_as_json(run: Path) -> None:
         trials=dict(statuses),
         metrics=[MetricTable.of(metric, answer) for metric, answer in by_metric.items()],
     )
-    click.echo(to_json(document))
+    click.echo(to_json(document, ShownRun))
 
 
 def show_run(run: Path) -> None:
@@ -93,9 +143,7 @@ def show_run(run: Path) -> None:
 def show_changes(old: Path, new: Path, anyway: bool, as_json: bool = False) -> None:
     """Print the cells that two runs have in common, new compared with old."""
     if as_json:
-        click.echo(
-            to_json([CellChangeOutput.model_validate(change) for change in compare.compare(old, new, anyway)])
-        )
+        click.echo(to_json(compare.compare(old, new, anyway), list[compare.CellChange]))
         return
     suffixes = [identity.heading_suffix(run) for run in (old, new)]
     rows = [
@@ -135,7 +183,7 @@ def _print_cells(answer: Answer, suffix: str, missing: list[tuple[str, ...]]) ->
         levels = [str(level) for level in cell.factors.values()] or [cell.name]
         median = format_interval(cell.median, number=METRICS[answer.metric].format)
         ratio = "baseline" if cell.baseline else format_interval(cell.ratio)
-        verdict = "" if cell.baseline else "shown" if cell.is_shown else "not shown"
+        verdict = "" if cell.baseline else cell.verdict
         rows.append((*levels, str(cell.n), median, ratio, verdict))
     heads = (*(factors or ["cell"]), "n", "median", "x baseline", "difference")
     print_table(heads, rows + missing, title=f"{_title(answer.metric)}{suffix}")

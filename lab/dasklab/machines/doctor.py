@@ -5,6 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field
 
 from dasklab.errors import LabError
 from dasklab.machines import ssh
@@ -13,6 +17,7 @@ from dasklab.machines.endpoint.preflight import Finding, Requirements
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.topology import Archive, Guest, Image
 from dasklab.machines.plan import containers, images
+from dasklab.model.json_output import CONFIG
 from dasklab.model.nic import GuestKind
 from dasklab.model.strict import validate
 
@@ -23,6 +28,19 @@ WITHOUT_NODE_SSH = (
     "or without ssh: leave the group hypervisors empty and write the node's name as proxmox.node.",
     "Trials are then timed on the learning bridge, and a capture contains only the client's own frames.",
 )
+
+
+@dataclass(frozen=True)
+class CheckedLab:
+    """The output of `dasklab doctor`."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = CONFIG
+
+    folders: dict[str, str]
+    findings: list[Finding]
+    experiments: Annotated[
+        dict[str, list[str]], Field(description="Kind of guest -> what the lab supports with it.")
+    ]
 
 
 def examine(inventory: Inventory, *, endpoint: bool = True) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import runpy
@@ -13,18 +14,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 from dasklab import cli, terminal
 from dasklab.cli import COMMANDS, main
 from dasklab.commands import up
-from dasklab.console.json_documents import CheckedLab
 from dasklab.console.lab import playbooks
 from dasklab.machines import local_host
+from dasklab.machines.doctor import CheckedLab
 from dasklab.machines.endpoint import presence
 from dasklab.machines.endpoint.proxmox import Resource
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model import experiment
+from dasklab.model.json_output import json_schema
 from dasklab.paths import SHARE as ROOT
 from dasklab.replaced import REPLACED
 from dasklab.running import driver, playbook
@@ -223,9 +226,10 @@ def test_the_inventory_may_precede_the_command() -> None:
     output = run("-i", str(existing), "doctor").output
     assert f"inventory {existing}: client, scheduler, worker-1, worker-2, worker-3" in output
     assert all(f"--    {name}: /" in output for name in ("state", "cache", "results"))
-    checked = CheckedLab.model_validate_json(run("-i", str(existing), "doctor", "--json").stdout)
-    assert [finding.text for finding in checked.findings][-1].startswith(f"inventory {existing}: client")
-    assert set(checked.folders) == {"state", "cache", "results"}
+    checked = json.loads(run("-i", str(existing), "doctor", "--json").stdout)
+    jsonschema.validate(checked, json_schema(CheckedLab))
+    assert checked["findings"][-1]["text"].startswith(f"inventory {existing}: client")
+    assert set(checked["folders"]) == {"state", "cache", "results"}
     both = run("-i", "nowhere.yml", "doctor", "-i", str(existing)).output
     assert f"inventory {existing}: client" in both
     refused = run("-i", str(existing), "wire", "capture.pcap")

@@ -14,7 +14,6 @@ import contextlib, os
 import dasklab, pytest
 from dasklab.breakdown.show import check
 from dasklab.breakdown.show.check import Comparison, Verdict
-from dasklab.results.statistics.interval import Interval
 
 @contextlib.contextmanager
 def record(client, path):
@@ -25,8 +24,8 @@ def record(client, path):
 def compare(new, old, limit_pct, if_work_differs):
     assert "--dasklab-update" in if_work_differs
     verdict = Verdict[os.environ["VERDICT"]]
-    change, lengths = Interval(30.0, 20.0, 40.0), ([1.0] * len(old), [1.0] * len(new))
-    return Comparison(verdict, change, limit_pct, *lengths, "locks")
+    lengths = [1.0] * len(old), [1.0] * len(new)
+    return Comparison(verdict, 30.0, 20.0, 40.0, limit_pct, *lengths, "locks")
 
 @pytest.fixture(autouse=True)
 def without_a_cluster(monkeypatch):

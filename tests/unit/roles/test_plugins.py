@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from dasklab.console.json_documents import StatusRow
+from dasklab.commands.status import StatusRow
+from dasklab.model.json_output import checked as as_type
 
 from tests import jinja_logic
 from tests.unit.roles.conftest import load
@@ -99,7 +100,7 @@ def test_status_has_a_row_per_host() -> None:
         ["client", "worker-1", "worker-2"], hostvars
     ).splitlines()
     rows = status.lab_status_rows(["client", "worker-1", "worker-2"], hostvars)
-    checked = [StatusRow.model_validate(row) for row in rows]
+    checked = as_type(rows, list[StatusRow])
     assert [(row.vmid, row.answers, row.service, row.impaired) for row in checked] == [
         (100, False, None, None),
         (101, True, "active", 1),

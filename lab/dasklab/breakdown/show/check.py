@@ -21,16 +21,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import ConfigDict, Field, PlainSerializer
 from scipy.special import stdtrit
 
 from dasklab.breakdown.answers.summary import Difference, summarise
 from dasklab.breakdown.show.comparable import obstacle
 from dasklab.breakdown.show.explain import Explained
 from dasklab.breakdown.show.wording import main_cause
+from dasklab.model.json_output import CONFIG, Number
 from dasklab.results.statistics.interval import Interval
 from dasklab.terminal import counted
 
@@ -49,77 +50,52 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides compared.
+    """The verdict on two sides, which `dasklab check` prints; with an obstacle there are no figures."""
 
-    Attributes:
-        change_pct: how much longer the new records are, with its interval.
-        limit_pct: a larger change counts as slower.
-        old_s, new_s: lengths of the records.
-        cause: what grew most on the critical path; empty if nothing did.
-        obstacle: why the records cannot be compared; empty if they can. There are no figures then.
-    """
+    __pydantic_config__: ClassVar[ConfigDict] = CONFIG
 
-    verdict: Verdict
-    change_pct: Interval
-    limit_pct: float
-    old_s: Sequence[float]
-    new_s: Sequence[float]
-    cause: str
-    obstacle: str = ""
+    verdict: Annotated[
+        Verdict,
+        PlainSerializer(
+            lambda verdict: verdict.name.lower(), Literal["not_slower", "slower", "cannot_decide"]
+        ),
+    ]
+    change_pct: Annotated[
+        Number,
+        Field(
+            description="How much longer the new records are: ratio of geometric means; "
+            "null with an obstacle."
+        ),
+    ]
+    low_pct: Annotated[Number, Field(description="Lower end of the 95 % interval; null without an interval.")]
+    high_pct: Annotated[
+        Number, Field(description="Upper end of the 95 % interval; null without an interval.")
+    ]
+    limit_pct: Annotated[float, Field(description="A change above this counts as slower.")]
+    old_s: Annotated[list[float], Field(description="Length of each old record in seconds.")]
+    new_s: Annotated[list[float], Field(description="Length of each new record in seconds.")]
+    cause: Annotated[str, Field(description="What grew most on the critical path; empty if nothing did.")]
+    obstacle: Annotated[str, Field(description="Why the records cannot be compared; empty if they can.")] = ""
 
     def __str__(self) -> str:
         """Return the verdict as one line."""
         title = self.verdict.name.replace("_", " ").lower()
         if self.obstacle:
             return f"{title}: {self.obstacle}"
-        change = self.change_pct
-        between = "" if math.isnan(change.low) else f" ({change.low:+.1f} to {change.high:+.1f} %)"
+        between = "" if math.isnan(self.low_pct) else f" ({self.low_pct:+.1f} to {self.high_pct:+.1f} %)"
         records = f"{counted(len(self.new_s), 'record')} against {len(self.old_s)}"
-        line = f"{title}: {change.value:+.1f} %{between}, {records}, limit {self.limit_pct:g} %"
+        line = f"{title}: {self.change_pct:+.1f} %{between}, {records}, limit {self.limit_pct:g} %"
         line = f"{line}; mainly {self.cause}" if self.cause else line
         return f"{line}; {self._remedy()}" if self.verdict is Verdict.CANNOT_DECIDE else line
 
     def _remedy(self) -> str:
         """Return what would decide it."""
-        if math.isnan(self.change_pct.low):
+        if math.isnan(self.low_pct):
             return f"record at least {LEAST_RECORDS} runs on each side"
         number = records_needed(self.new_s, self.old_s, self.limit_pct)
         if number is None:
             return f"the change is too close to the limit for {MAX_RECORDS} records on each side to decide"
         return f"about {number} records on each side would decide"
-
-
-class ComparisonDocument(BaseModel, extra="forbid"):
-    """The verdict that `dasklab check` prints as JSON."""
-
-    verdict: Literal["not_slower", "slower", "cannot_decide"]
-    change_pct: float | None = Field(
-        description="How much longer the new records are: ratio of geometric means; null with an obstacle."
-    )
-    low_pct: float | None = Field(description="Lower end of the 95 % interval; null without an interval.")
-    high_pct: float | None = Field(description="Upper end of the 95 % interval; null without an interval.")
-    limit_pct: float = Field(description="A change above this counts as slower.")
-    old_s: list[float] = Field(description="Length of each old record in seconds.")
-    new_s: list[float] = Field(description="Length of each new record in seconds.")
-    cause: str = Field(description="What grew most on the critical path; empty if nothing did.")
-    obstacle: str = Field(description="Why the records cannot be compared; empty if they can.")
-
-    @classmethod
-    def of(cls, comparison: Comparison) -> ComparisonDocument:
-        change = comparison.change_pct
-        value, low, high = (
-            None if math.isnan(number) else number for number in (change.value, change.low, change.high)
-        )
-        fields = {
-            "verdict": comparison.verdict.name.lower(),
-            "change_pct": value,
-            "cause": comparison.cause,
-            "obstacle": comparison.obstacle,
-        }
-        ends = {"low_pct": low, "high_pct": high, "limit_pct": comparison.limit_pct}
-        return cls.model_validate(
-            fields | ends | {"old_s": list(comparison.old_s), "new_s": list(comparison.new_s)}
-        )
 
 
 def compare(
@@ -135,12 +111,14 @@ def compare(
         if_work_differs: what to do about records of different work; None compares them all the same.
     """
     if reason := obstacle(new, old, if_work_differs):
-        return Comparison(Verdict.CANNOT_DECIDE, Interval(math.nan), limit_pct, [], [], "", reason)
+        nothing = math.nan
+        return Comparison(Verdict.CANNOT_DECIDE, nothing, nothing, nothing, limit_pct, [], [], "", reason)
     new_s, old_s = ([record.summary.makespan_s for record in side] for side in (new, old))
     change = change_pct(new_s, old_s)
     before, after = (summarise([repeat for record in side for repeat in record.timed]) for side in (old, new))
     cause = main_cause(Difference(before, after))
-    return Comparison(verdict(change, limit_pct), change, limit_pct, old_s, new_s, cause)
+    decided = verdict(change, limit_pct)
+    return Comparison(decided, change.value, change.low, change.high, limit_pct, old_s, new_s, cause)
 
 
 def change_pct(new_s: Sequence[float], old_s: Sequence[float]) -> Interval:

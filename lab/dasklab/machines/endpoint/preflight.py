@@ -9,7 +9,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from dasklab.errors import LabError
 from dasklab.machines.endpoint import privileges
@@ -35,8 +37,8 @@ class Finding:
 
     text: str
     ok: bool
-    fix: tuple[str, ...] = ()
-    is_note: bool = False
+    fix: Annotated[tuple[str, ...], Field(description="Lines that say how to fix it.")] = ()
+    is_note: Annotated[bool, Field(exclude=True)] = False
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pandas as pd
+from pydantic import Field, computed_field
 
 from dasklab import atomic
 from dasklab.errors import LabError
@@ -52,19 +53,20 @@ class VersionStep:
     ``is_shown`` means that chance explains the change in fewer than one of 20 histories with as many steps.
     """
 
-    machine: str
     benchmark: str
     params: dict[str, Any]
+    machine: str
     old: str
     new: str
-    n: int
+    n: Annotated[int, Field(exclude=True)]
     before: Interval
     after: Interval
-    change: Interval
-    is_shown: bool
+    change: Annotated[Interval, Field(alias="ratio", description="After over before.")]
+    is_shown: Annotated[bool, Field(exclude=True)]
 
+    @computed_field  # type: ignore[prop-decorator]  # mypy does not know that this keeps the property
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Literal["regression", "improvement", "change", "not shown"]:
         """``regression``, ``improvement``, ``change`` (neither more nor less is worse) or ``not shown``."""
         worse = METRICS[self.benchmark.rpartition(".")[2]].worse
         if not self.is_shown:

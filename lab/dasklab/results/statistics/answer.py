@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field, computed_field
 
 from dasklab.results.statistics.inference import Fit
 from dasklab.results.statistics.interval import Interval
@@ -19,28 +21,34 @@ class Cell:
         name: ``delay_ms=50``.
         factors: the level of each factor.
         baseline: whether the cell is a baseline itself.
-        n: the number of samples.
-        trials: the number of trials that they are from.
+        trials: the number of trials that the samples are from.
         median: the cell's level, with its interval.
-        difference: from the baseline, in the metric's unit.
-        ratio: to the baseline; NaN where ratios make no sense.
+        ratio: NaN where ratios make no sense.
         least: the smallest difference that would be shown, in the metric's unit.
         is_shown: the verdict: the difference is larger than chance makes any of the experiment's comparisons.
     """
 
-    name: str
+    name: Annotated[str, Field(alias="cell")]
     factors: dict[str, object]
-    baseline: bool
-    n: int
+    baseline: Annotated[bool, Field(exclude=True)]
+    n: Annotated[int, Field(description="Samples.")]
     trials: int
     median: Interval
-    mean: float
-    lowest: float
-    highest: float
-    difference: Interval
-    ratio: Interval
-    least: float
-    is_shown: bool
+    mean: Annotated[float, Field(exclude=True)]
+    lowest: Annotated[float, Field(exclude=True)]
+    highest: Annotated[float, Field(exclude=True)]
+    difference: Annotated[Interval, Field(description="From the baseline, in the metric's unit.")]
+    ratio: Annotated[Interval, Field(description="To the baseline.")]
+    least: Annotated[float, Field(exclude=True)]
+    is_shown: Annotated[bool, Field(exclude=True)]
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy does not know that this keeps the property
+    @property
+    def verdict(self) -> Literal["baseline", "shown", "not shown"]:
+        """What a table says about the difference."""
+        if self.baseline:
+            return "baseline"
+        return "shown" if self.is_shown else "not shown"
 
 
 @dataclass(frozen=True)

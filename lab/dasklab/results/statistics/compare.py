@@ -11,10 +11,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import pandas as pd
+from pydantic import Field
 
 from dasklab.errors import LabError
+from dasklab.model.json_output import Number
 from dasklab.model.metric import METRICS
 from dasklab.results.statistics.identity import identity
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm
@@ -32,9 +35,9 @@ class CellChange:
 
     metric: str
     cell: str
-    old: float
-    new: float
-    ratio: Interval
+    old: Number
+    new: Number
+    ratio: Annotated[Interval, Field(description="New over old.")]
     is_shown: bool
 
 

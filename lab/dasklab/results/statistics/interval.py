@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dasklab.model.json_output import Number
 from dasklab.model.number_format import LARGER_UNIT, format_number
 
 
@@ -13,9 +14,9 @@ from dasklab.model.number_format import LARGER_UNIT, format_number
 class Interval:
     """An estimate and the ends of its 95 % interval. The ends are NaN if there are too few samples."""
 
-    value: float
-    low: float = math.nan
-    high: float = math.nan
+    value: Number
+    low: Number = math.nan
+    high: Number = math.nan
 
     @property
     def reach(self) -> float:

@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field, computed_field
+from typing_extensions import Self
 
 from dasklab.model.files import AGAIN, Result, Simulation, Timings
+from dasklab.model.json_output import CONFIG
 from dasklab.model.metric import METRICS
 from dasklab.model.trial import RequestedTrial
 from dasklab.results.statistics.compare import CellChange, compare
@@ -26,6 +31,7 @@ class ReproducedRow:
     old: str
     new: str
 
+    @computed_field  # type: ignore[prop-decorator]  # mypy does not know that this keeps the property
     @property
     def same(self) -> bool:
         """Whether both texts are equal."""
@@ -35,6 +41,24 @@ class ReproducedRow:
     def columns(self) -> tuple[str, ...]:
         """The row of a table."""
         return self.trial, self.what, self.old, self.new, "same" if self.same else "different"
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """The output of `dasklab reproduce`."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = CONFIG
+
+    old: str
+    new: str
+    cell: str
+    rows: list[ReproducedRow]
+    verdicts: Annotated[list[str], Field(description="Sentences: is the difference larger than chance?")]
+
+    @classmethod
+    def of(cls, old: Path, new: Path, cell: str) -> Self:
+        """Compare a cell of two runs."""
+        return cls(str(old), str(new), cell, rows(old, new, cell), list(verdicts(old, new, cell)))
 
 
 def rows(old: Path, new: Path, cell: str) -> list[ReproducedRow]:

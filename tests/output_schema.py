@@ -1,0 +1,41 @@
+"""The published schema of what commands print with ``--json``: docs/reference/output.schema.json.
+
+python -m tests.output_schema
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dasklab.commands.inspect import HostRow
+from dasklab.commands.plan import PlannedCall
+from dasklab.commands.status import StatusRow
+from dasklab.console.tables import RunRow, ShownRun
+from dasklab.machines.doctor import CheckedLab
+from dasklab.model.json_output import json_schema
+from dasklab.results.history.history import VersionStep
+from dasklab.results.statistics.compare import CellChange
+from dasklab.results.statistics.reproduction import Reproduced
+
+OUTPUTS: dict[str, Any] = {
+    "results": list[RunRow],
+    "results show": ShownRun,
+    "results compare": list[CellChange],
+    "history": list[VersionStep],
+    "inspect": list[HostRow],
+    "status": list[StatusRow],
+    "plan": list[PlannedCall],
+    "doctor": CheckedLab,
+    "reproduce": Reproduced,
+}
+"""Command -> what it prints."""
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of each command's output."""
+    return {name: json_schema(type_) for name, type_ in OUTPUTS.items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=2))
