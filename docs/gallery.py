@@ -16,10 +16,11 @@ from dasklab import report
 from dasklab.model.metric import METRICS
 from dasklab.model.number_format import UNKNOWN
 from dasklab.report.levels import cell_label, level_words
+from dasklab.results import pack
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import format_interval
-from dasklab.results.storage import pack, store
-from dasklab.results.storage.table import table
+from dasklab.results.storage import store
+from dasklab.results.table import table
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective

@@ -17,7 +17,7 @@ from dasklab.breakdown.show.explain import explain
 from dasklab.cli import main
 from dasklab.records import anonymize, chunks
 from dasklab.records.document import RECORD, Record
-from dasklab.results.storage import pack
+from dasklab.results import pack
 from distributed import Client, LocalCluster
 
 MARKER = "vexillum"  # in any case, in whatever the user names

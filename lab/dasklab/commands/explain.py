@@ -226,7 +226,7 @@ def _print_growth(cells: Mapping[str, Summary]) -> None:
 
 def _draw(trial: Explained, base: Explained | None = None) -> None:
     """Draw the run of middle length, below that of another trial on the same scale."""
-    from dasklab.results.storage import cached
+    from dasklab.results import cached
 
     trials = [item for item in (base, trial) if item and item.timed]
     if not trials:

@@ -52,8 +52,8 @@ def _beside(run: Path) -> Path:
     A packed run is in the cache, where nobody would look for the report. Another run may be read-only, or
     have a link where the report would be.
     """
-    from dasklab.results.storage import cached
-    from dasklab.results.storage.pack import is_unpacked
+    from dasklab.results import cached
+    from dasklab.results.pack import is_unpacked
 
     report = run / "report"
     in_run = report if report.exists() or report.is_symlink() else run

@@ -86,7 +86,7 @@ def pack(run: Path, output: Path | None, hash_keys: bool, no_code: bool) -> None
     from dasklab.breakdown.show.explain import is_run
     from dasklab.records.anonymize import anonymize
     from dasklab.records.read import is_record
-    from dasklab.results.storage import pack as packing
+    from dasklab.results import pack as packing
 
     if not is_run(run) and not is_record(run):
         raise LabError(f"{run}: this is neither a run nor a record", "to list runs: dasklab results")

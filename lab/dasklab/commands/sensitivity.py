@@ -48,7 +48,8 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
     from dasklab.predict.calibrate import calibrations_of
     from dasklab.predict.sensitivity import analyze, changes, measured_times
     from dasklab.predict.sources import baseline
-    from dasklab.results.storage import cached, store
+    from dasklab.results import cached
+    from dasklab.results.storage import store
 
     directories = baseline(path)
     require_trust(

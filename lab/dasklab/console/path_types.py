@@ -66,7 +66,7 @@ class RunPath(UserPath):
         super().__init__(exists=True, file_okay=file_okay)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from dasklab.results.storage.pack import is_packed, unpack
+        from dasklab.results.pack import is_packed, unpack
 
         path = Path(value).absolute()
         try:

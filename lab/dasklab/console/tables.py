@@ -24,7 +24,7 @@ from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import Interval, format_interval
 from dasklab.results.statistics.typical import by_node
 from dasklab.results.storage import store
-from dasklab.results.storage.table import write_table
+from dasklab.results.table import write_table
 from dasklab.terminal import console, duration, print_table
 
 

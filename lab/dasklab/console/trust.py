@@ -29,7 +29,7 @@ def require_trust(workloads: Iterable[Workload], run: Path, *, trusted: bool) ->
         LabError: the source is not trusted, or the run was unpacked from a file.
     """
     from dasklab.model import trusted_source
-    from dasklab.results.storage.pack import is_unpacked
+    from dasklab.results.pack import is_unpacked
 
     foreign = {workload.source: workload for workload in workloads if trusted_source.is_foreign(workload)}
     for source, workload in foreign.items():

@@ -1,7 +1,7 @@
 """The registry of metrics: each one with its title, unit, format, direction and source.
 
 Experiments, statistics, tables and the report iterate over it, in its order. To add a metric, add a row here
-and yield its samples in ``dasklab.results.storage.samples``.
+and yield its samples in ``dasklab.results.samples``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from dasklab.predict import farm, recorded
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.whatif import scenario
 from dasklab.records import Frames
-from dasklab.results.storage import cached, store
+from dasklab.results import cached
+from dasklab.results.storage import store
 from dasklab.results.validity.routes import cap_mbit
 from dasklab.sim import build
 from dasklab.sim.costs import Role

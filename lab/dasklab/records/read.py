@@ -23,7 +23,8 @@ from dasklab.records.document import RECORD, Record, read_document
 from dasklab.records.preloaded import other_form, tables
 from dasklab.records.recorder.layout import READABLE_FORMS
 from dasklab.records.schema import TABLES
-from dasklab.results.storage import cached, store
+from dasklab.results import cached
+from dasklab.results.storage import store
 
 Frames = dict[str, pd.DataFrame]
 NOT_AS_EXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of damaged rows

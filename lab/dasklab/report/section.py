@@ -34,12 +34,13 @@ from dasklab.report.repeat import repeat_words
 from dasklab.report.time_parts import TimeTable, time_table
 from dasklab.report.trial_pages import TrialContext, write_trial_pages
 from dasklab.report.trial_rows import TrialRow, by_cell, trial_rows
+from dasklab.results import recording
 from dasklab.results.statistics import identity, interaction, slopes
 from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import format_interval
-from dasklab.results.storage import recording, store
-from dasklab.results.storage.table import table
+from dasklab.results.storage import store
+from dasklab.results.table import table
 from dasklab.results.validity import completeness
 
 Study = Mapping[str, Any]  # the study's figures, by name

@@ -20,7 +20,8 @@ from dasklab.report.time_parts import time_table
 from dasklab.report.timeline import drawing
 from dasklab.report.timeline.panels import panels
 from dasklab.report.trial_rows import FOLDER, TrialRow
-from dasklab.results.storage import recording, store
+from dasklab.results import recording
+from dasklab.results.storage import store
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.model.trusted_source import require_trusted
 from dasklab.notices import warn
 from dasklab.paths import SHARE
-from dasklab.results.storage import damage, store, table
+from dasklab.results import table
+from dasklab.results.storage import damage, store
 from dasklab.results.validity import completeness, node, verdict
 from dasklab.running import stops
 from dasklab.running.trials import estimate_s, plan

@@ -22,7 +22,7 @@ from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import store
-from dasklab.results.storage.table import load
+from dasklab.results.table import load
 from dasklab.running.driver import ActiveRun
 from dasklab.running.trials import plan
 

@@ -11,8 +11,8 @@ from dasklab import records
 from dasklab.breakdown.show.explain import Explained
 from dasklab.model.files import Records
 from dasklab.records.document import RECORD
+from dasklab.results.pack import sha256
 from dasklab.results.storage import store
-from dasklab.results.storage.pack import sha256
 
 MAX_NAMED_KINDS = 3  # of tasks that differ
 

@@ -40,8 +40,9 @@ from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import Layout
 from dasklab.notices import warn
 from dasklab.records.document import Record
-from dasklab.results.storage import recording, store
-from dasklab.results.storage.recording import Recording
+from dasklab.results import recording
+from dasklab.results.recording import Recording
+from dasklab.results.storage import store
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from dasklab.model.experiment import Experiment
 from dasklab.model.files import Result
 from dasklab.model.metric import METRICS
 from dasklab.model.trial import RequestedTrial
+from dasklab.results.samples import samples
 from dasklab.results.storage import store
-from dasklab.results.storage.samples import samples
 from dasklab.results.validity import completeness
 from dasklab.running import capabilities, driver, more_blocks, quiet_node
 from dasklab.running.ansible_lab import AnsibleLab, current_phase

@@ -10,7 +10,7 @@ from typing import Any
 
 from dasklab.report.captures import counting, heartbeats, traffic
 from dasklab.report.captures.content import Content
-from dasklab.results.storage.recording import Recording
+from dasklab.results.recording import Recording
 
 
 def describe(capture: Recording, study: Mapping[str, Any]) -> Content:

@@ -17,8 +17,8 @@ from daskwire.tables.study import NAMES, OTHERS
 from dasklab.model.number_format import format_number
 from dasklab.report.captures import drawings
 from dasklab.report.captures.content import Content, TextTable, group
-from dasklab.results.storage.decode import CUT_BYTES, JOINED_BYTES, Packets
-from dasklab.results.storage.recording import Recording
+from dasklab.results.decode import CUT_BYTES, JOINED_BYTES, Packets
+from dasklab.results.recording import Recording
 
 CAPTURED = "as captured"
 SIZES = {

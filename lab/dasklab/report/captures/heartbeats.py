@@ -14,8 +14,8 @@ from dasklab.model.number_format import format_number
 from dasklab.report import figures
 from dasklab.report.captures import drawings
 from dasklab.report.captures.content import Content, TextTable, group
-from dasklab.results.storage.decode import HEARTBEAT, Heartbeat
-from dasklab.results.storage.recording import Recording, Rows
+from dasklab.results.decode import HEARTBEAT, Heartbeat
+from dasklab.results.recording import Recording, Rows
 
 OPS_SHOWN = 10
 

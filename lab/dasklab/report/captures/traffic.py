@@ -10,7 +10,7 @@ from dasklab.model.number_format import format_number
 from dasklab.report import figures
 from dasklab.report.captures import drawings
 from dasklab.report.captures.content import Content, group
-from dasklab.results.storage.recording import Recording
+from dasklab.results.recording import Recording
 
 OPS_SHOWN = 8
 Pairs = dict[tuple[str, str], float]

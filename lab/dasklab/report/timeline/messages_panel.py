@@ -12,7 +12,7 @@ from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.report.timeline.plain import IDLE, Texts, direction, rectangles, short_name
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Row, concatenate
-from dasklab.results.storage.recording import Recording
+from dasklab.results.recording import Recording
 
 MOST_DIRECTIONS = 24  # of captured messages, those with most of them
 

@@ -8,7 +8,7 @@ from dasklab.report.timeline.messages_panel import captured_messages_panel, mess
 from dasklab.report.timeline.rectangles import Panel
 from dasklab.report.timeline.threads_panel import threads_panel
 from dasklab.report.timeline.transfers_panel import transfers_panel
-from dasklab.results.storage.recording import Recording
+from dasklab.results.recording import Recording
 
 
 def panels(repeat: Repeat, capture: Recording | None = None) -> list[Panel]:

@@ -30,7 +30,7 @@ from dasklab.results.statistics.interval import Interval
 from dasklab.results.statistics.scale import Scale, level
 from dasklab.results.statistics.typical import typical
 from dasklab.results.storage import store
-from dasklab.results.storage.table import load
+from dasklab.results.table import load
 
 COLUMNS = {
     "machine": "accelerator of the lab; results of different ones are not compared",

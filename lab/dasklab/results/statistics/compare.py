@@ -23,7 +23,7 @@ from dasklab.results.statistics.identity import identity
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.statistics.scale import Scale, exp, has_ratios, level
-from dasklab.results.storage.table import load
+from dasklab.results.table import load
 
 
 @dataclass(frozen=True)

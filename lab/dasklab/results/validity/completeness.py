@@ -31,9 +31,10 @@ from dasklab.errors import LabError
 from dasklab.model.files import CaptureReport, Completeness, Hosts, Timings
 from dasklab.model.number_format import format_number
 from dasklab.notices import warn
-from dasklab.results.storage import recording, store
+from dasklab.results import recording
+from dasklab.results.recording import Recording
+from dasklab.results.storage import store
 from dasklab.results.storage.damage import capture_gaps
-from dasklab.results.storage.recording import Recording
 
 DROPS = {
     "dropped_kernel": "the kernel dropped {:,} frames, tcpdump's buffer was full",

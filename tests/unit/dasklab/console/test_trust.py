@@ -14,7 +14,7 @@ from dasklab.model import trusted_source
 from dasklab.model.experiment import Experiment
 from dasklab.model.settings import Workload
 from dasklab.predict import farm
-from dasklab.results.storage import pack
+from dasklab.results import pack
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab

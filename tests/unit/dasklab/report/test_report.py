@@ -20,14 +20,14 @@ from dasklab.model.number_format import format_number
 from dasklab.report import captures, figures, levels, page, section, sentences
 from dasklab.report.captures import counting
 from dasklab.report.captures.content import Content
-from dasklab.results import load
+from dasklab.results import load, recording
+from dasklab.results.recording import Recording
 from dasklab.results.statistics import identity
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.answers import answer
 from dasklab.results.statistics.interaction import interactions
 from dasklab.results.statistics.interval import Interval
-from dasklab.results.storage import recording, store
-from dasklab.results.storage.recording import Recording
+from dasklab.results.storage import store
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json, capture_report

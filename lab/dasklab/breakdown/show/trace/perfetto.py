@@ -33,8 +33,9 @@ from dasklab.breakdown.show.trace.occupied import is_running, occupied
 from dasklab.breakdown.show.trace.perfetto_writer import NO_ARGUMENTS, Arguments, TraceWriter
 from dasklab.model.files import Timings
 from dasklab.model.trial import RequestedTrial
-from dasklab.results.storage import recording, store
-from dasklab.results.storage.recording import Recording
+from dasklab.results import recording
+from dasklab.results.recording import Recording
+from dasklab.results.storage import store
 from dasklab.terminal import counted
 
 SUFFIX = ".pftrace"

@@ -121,7 +121,7 @@ class Captured:
 
 
 def test_messages_of_a_capture_lie_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dasklab.results.storage.recording.read", lambda directory: Captured(0.0))
+    monkeypatch.setattr("dasklab.results.recording.read", lambda directory: Captured(0.0))
     write(Explained(tmp_path, True, {}, [by_hand()], {}, pd.DataFrame()), tmp_path / "trial.pftrace")
     trace = Trace(tmp_path / "trial.pftrace")
     messages = [one for one in trace.slices if one.category == "message"]

@@ -24,7 +24,7 @@ from dasklab.model.previous_format import translate
 from dasklab.model.trial import RequestedTrial
 from dasklab.results import load
 from dasklab.results.storage import store
-from dasklab.results.storage.table import read_table
+from dasklab.results.table import read_table
 from dasklab.results.validity import verdict
 
 from tests.unit.dasklab.stored_run import previous_run

@@ -14,9 +14,9 @@ from dasklab.console.trials import baseline_run
 from dasklab.console.trials.progress import execute
 from dasklab.model import experiment
 from dasklab.model.files import CaptureReport, Completeness
+from dasklab.results.decode import CaptureSummary
+from dasklab.results.recording import Recording
 from dasklab.results.storage import store
-from dasklab.results.storage.decode import CaptureSummary
-from dasklab.results.storage.recording import Recording
 from dasklab.results.validity import completeness
 from dasklab.running import driver
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dasklab.results.storage import pack
+from dasklab.results import pack
 
 from tests.unit.dasklab.stored_run import TRIAL, previous_run
 from tests.waiting import PATIENCE_S

@@ -16,8 +16,8 @@ from dasklab.model.columns import COLUMNS
 from dasklab.model.files import Configured, Result
 from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.notices import warn
+from dasklab.results.samples import Row, samples
 from dasklab.results.storage import store
-from dasklab.results.storage.samples import Row, samples
 
 FILES: dict[str, tuple[Callable[[Path], pd.DataFrame], Callable[[pd.DataFrame, Path], Any]]] = {
     ".csv": (pd.read_csv, partial(pd.DataFrame.to_csv, index=False)),

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.model.files import CaptureReport
-from dasklab.results.storage import decode, store
+from dasklab.results import decode
+from dasklab.results.storage import store
 
 Rows = list[dict[str, Any]]
 

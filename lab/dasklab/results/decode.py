@@ -24,7 +24,8 @@ from dasklab.model.document import Document
 from dasklab.model.files import CaptureReport
 from dasklab.model.strict import Strict
 from dasklab.notices import warn
-from dasklab.results.storage import cached, store
+from dasklab.results import cached
+from dasklab.results.storage import store
 
 FOLDER = "decoded"
 CUT_BYTES = 1448  # TCP payload of a full Ethernet frame, with timestamps

@@ -11,9 +11,9 @@ from dasklab.model import experiment
 from dasklab.model.files import Configured, Hosts
 from dasklab.model.metric import METRICS
 from dasklab.results import load
+from dasklab.results.samples import samples
 from dasklab.results.statistics.answers import answer
 from dasklab.results.storage import store
-from dasklab.results.storage.samples import samples
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab

@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.model.files import Records
-from dasklab.results.storage import cached, pack, store
+from dasklab.results import cached, pack
+from dasklab.results.storage import store
 
 from tests.unit.dasklab.stored_run import TRIAL, previous_run
 

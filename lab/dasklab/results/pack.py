@@ -18,7 +18,7 @@ from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model.files import CaptureRecords, Records
 from dasklab.notices import warn
-from dasklab.results.storage import cached
+from dasklab.results import cached
 
 SUFFIX = ".zip"
 TABLES = {  # folders that are made of the files of the same names
