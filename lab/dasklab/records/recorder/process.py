@@ -61,11 +61,20 @@ def network_interfaces(folder: Path = NETWORK) -> Iterator[tuple[str, str, float
     A device of software (a bridge, a container's end of a pair) states speeds that mean nothing.
     """
     addresses = psutil.net_if_addrs()
+    for name, mbit in _link_speeds(folder):
+        internet = [a.address for a in addresses.get(name, ()) if a.family in INTERNET]
+        yield from ((name, address.partition("%")[0], mbit) for address in internet)
+
+
+def _link_speeds(folder: Path) -> Iterator[tuple[str, float]]:
+    """Yield the name and Mbit/s of hardware that is up; psutil knows them where there is no Linux."""
+    if not folder.exists():
+        states = sorted(psutil.net_if_stats().items())
+        yield from ((name, float(state.speed)) for name, state in states if state.isup and state.speed > 0)
     for path in sorted(folder.glob("*")):
         try:
             mbit = float((path / "speed").read_text(encoding="utf-8"))
         except (OSError, ValueError):  # it is down, or states no speed
             continue
-        internet = [a.address for a in addresses.get(path.name, ()) if a.family in INTERNET]
         if mbit > 0 and (path / "device").exists():
-            yield from ((path.name, address.partition("%")[0], mbit) for address in internet)
+            yield path.name, mbit

@@ -35,5 +35,20 @@ def test_only_hardware_that_is_up_counts(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
+def test_psutil_knows_the_interfaces_of_other_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = {
+        "Ethernet": SimpleNamespace(isup=True, speed=1000),
+        "Wi-Fi": SimpleNamespace(isup=False, speed=300),
+        "Loopback": SimpleNamespace(isup=True, speed=0),
+    }
+    addresses = [SimpleNamespace(family=socket.AF_INET, address="10.0.0.1")]
+    monkeypatch.setattr(process.psutil, "net_if_stats", lambda: states)
+    monkeypatch.setattr(process.psutil, "net_if_addrs", lambda: dict.fromkeys(states, addresses))
+    found = list(process.network_interfaces(tmp_path / "no such folder"))
+    assert found == [("Ethernet", "10.0.0.1", 1000.0)]
+
+
 def test_the_kernel_counts_segments_that_were_sent_again() -> None:
     assert process.kernel_counters()[process.RETRANSMITTED] >= 0
