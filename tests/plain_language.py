@@ -2,13 +2,14 @@
 
     python tests/plain_language.py [PATH...]
 
-Four things are counted in the files that Git knows:
+Five things are counted in the files that Git knows:
 
 * **names**: variables and parameters that are bare participles or pointers (``found``, ``given``, ``each``);
 * **docstrings** of four words or fewer, which rarely say more than the name does;
 * **classes**: names that two modules of one package define, so that a reader has to know which is meant;
 * **words** that the glossary replaces (``docs/glossary.md``, third column, in code type), in Markdown,
-  docstrings, comments and help.
+  docstrings, comments and help;
+* **breaks**: rows of one or two words in the middle of a sentence of a docstring, left by a wrong wrap.
 
 A count above its limit fails, and every place is printed. Tests are checked for words only.
 """
@@ -38,7 +39,7 @@ POINTERS = "both each here one such there these those whom whose"
 VAGUE = frozenset(f"{PARTICIPLES} {POINTERS}".split())
 FEW_WORDS = 4
 # Lower a limit when you have removed some.
-LIMITS = {"names": 60, "docstrings": 30, "classes": 0, "words": 40}
+LIMITS = {"names": 60, "docstrings": 30, "classes": 0, "words": 40, "breaks": 0}
 
 
 @dataclass
@@ -49,6 +50,7 @@ class Places:
     docstrings: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+    breaks: list[str] = field(default_factory=list)
 
 
 def glossary_words(text: str) -> re.Pattern[str]:
@@ -130,6 +132,16 @@ def check_code(name: str, tree: ast.AST, places: Places) -> None:
     for text, line in docstrings(tree):
         if len(text.split()) <= FEW_WORDS:
             places.docstrings.append(f"{name}:{line}: {text.strip()}")
+        places.breaks += [f"{name}:{line + index}: {row.strip()}" for index, row in broken_rows(text)]
+
+
+def broken_rows(text: str) -> Iterator[tuple[int, str]]:
+    """Yield rows of one or two words in the middle of a sentence: a paragraph that was wrapped wrongly."""
+    rows = text.splitlines()
+    for index, (before, row, after) in enumerate(zip(rows, rows[1:], rows[2:], strict=False), start=1):
+        goes_on = len(before.split()) > FEW_WORDS and after.strip()[:1].islower()
+        if goes_on and re.fullmatch(r"\s*[A-Za-z]+( [A-Za-z]+)?", row):
+            yield index, row
 
 
 def class_names(tree: ast.AST) -> list[str]:

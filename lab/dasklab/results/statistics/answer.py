@@ -58,8 +58,7 @@ class Answer:
     Attributes:
         metric: the metric's name.
         kinds: the factors that decide what is computed, or by which engine. Only like is compared with like:
-        each
-            kind has its own baseline, with all other factors at the baseline's levels.
+            each kind has its own baseline, with all other factors at the baseline's levels.
         cells: one row per cell.
         null: the difference of the null trial from the baseline.
         slopes: the slope over each factor with three or more numeric levels.
