@@ -14,8 +14,8 @@ def with_packets(repeat: Repeat, transfers: pd.DataFrame) -> Repeat:
     """Return the repeat with the first and the last byte of fetches as the capture shows them.
 
     Args:
-        transfers: columns ``sender`` and ``receiver`` (names), and when the request, the first and the last byte
-            of the data were on the wire (``request``, ``first``, ``last``). In order they belong to the
+        transfers: columns ``sender`` and ``receiver`` (names), and when the request, the first and the last
+            byte of the data were on the wire (``request``, ``first``, ``last``). In order they belong to the
             fetches of the same pair.
     """
     fetches, names = repeat.fetches, repeat.places.nodes
