@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -40,11 +41,23 @@ def test_cluster_stops_within_seconds(name: str) -> None:
     assert settings.get("SendSIGKILL", "yes") == "yes"
 
 
-def test_capture_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    properties: dict[str, object] = {}
-    monkeypatch.setattr(capture, "start_unit", lambda name, argv, **options: properties.update(options))
+@pytest.fixture
+def systemd_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a ``systemd-run`` on the path that writes its arguments into a file, one per line."""
+    program, arguments = tmp_path / "systemd-run", tmp_path / "arguments"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {arguments}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return arguments
+
+
+def stop_timeout_s(arguments: str) -> int:
+    return int(re.findall(r"^--property=TimeoutStopSec=(\d+)$", arguments, re.MULTILINE)[0])
+
+
+def test_capture_that_does_not_end_is_killed(systemd_run: Path) -> None:
     capture.start_tier(capture.tiers("10.77.1.12", 512)[0], "eth2", 600, 32, 100)
-    assert int(str(properties["TimeoutStopSec"])) <= 20
+    assert stop_timeout_s(systemd_run.read_text()) <= 20
 
 
 def test_capture_without_a_scheduler_is_one_file_of_all_frames() -> None:
@@ -52,15 +65,13 @@ def test_capture_without_a_scheduler_is_one_file_of_all_frames() -> None:
     assert (tier["file"], tier["filter"]) == ("capture.pcap", "")
 
 
-def test_iperf_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[tuple[list[str], dict[str, object]]] = []
-    monkeypatch.setattr(probe, "start_unit", lambda name, argv, **options: started.append((argv, options)))
+def test_iperf_server_that_does_not_end_is_killed(systemd_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "stop_units", lambda *names: None)
     monkeypatch.setattr(probe, "host", lambda: {"lab": {"address": "10.77.1.12"}})
     probe.serve(600)
-    [(argv, options)] = started
-    assert argv == ["iperf3", "--server", "--bind", "10.77.1.12"]
-    assert int(str(options["TimeoutStopSec"])) <= 5
+    arguments = systemd_run.read_text()
+    assert arguments.endswith("iperf3\n--server\n--bind\n10.77.1.12\n")
+    assert stop_timeout_s(arguments) <= 5
 
 
 @pytest.mark.parametrize(
