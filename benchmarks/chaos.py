@@ -36,7 +36,7 @@ from random import Random
 
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
-from minipve import launch, process
+from minipve import process
 from minipve.lxc import cgroups
 from minipve.paths import Paths
 
@@ -153,7 +153,7 @@ class Bench:
         if kind == "driver":
             return driver.pid if driver.poll() is None else None
         if kind == "endpoint":
-            return process.recall(launch.lock_file(self.paths))
+            return process.recall(self.paths.endpoint_lock)
         ansible = [pid for pid, line in self.processes().items() if "ansible-playbook" in line]
         mains = [pid for pid in ansible if parent(pid) == driver.pid]
         if kind == "playbook":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from minipve import cluster, environment, launch, state_folder
+from minipve import cluster, environment, launch, power, state_folder
 from minipve.address import Address
 from minipve.paths import INSTANCE, Paths
 from minipve.terminal import Group
@@ -173,7 +173,7 @@ def status(instance: str) -> None:
     if not has_network:
         click.echo("network    its holder process has ended; run: minipve serve --detach")
     click.echo(f"state      {paths.state}")
-    click.echo(f"log        {launch.log_file(paths)}")
+    click.echo(f"log        {paths.endpoint_log}")
     if not (answers and has_network):
         raise click.exceptions.Exit(1)
 
@@ -202,7 +202,7 @@ def env(instance: str) -> None:
 def node(instance: str, name: str, state: str) -> None:
     """Switch an additional node off or on. Off ends its guests at once."""
     paths = Paths.of(instance)
-    (cluster.switch_off if state == "off" else cluster.switch_on)(paths, name)
+    (power.switch_off if state == "off" else power.switch_on)(paths, name)
     click.echo(f"{name} is {state}")
 
 

@@ -1,11 +1,9 @@
-"""The additional nodes of an instance: chosen at its first start, and switched off and on like machines."""
+"""The additional nodes of an instance, which are chosen at its first start: number, names, addresses."""
 
 from __future__ import annotations
 
 from ipaddress import ip_interface
 
-from minipve import launch, process
-from minipve.network import cables, namespace
 from minipve.paths import Paths
 from minipve.user_error import UserError
 
@@ -36,32 +34,3 @@ def management(first: str, number: int) -> str:
     """Return the address of node ``number`` in CIDR notation, where node 0 has the address ``first``."""
     address = ip_interface(first)
     return f"{address.ip + number}/{address.network.prefixlen}"
-
-
-def _additional_node(paths: Paths, name: str) -> Paths:
-    if name not in paths.additional_nodes:
-        names = ", ".join(paths.additional_nodes) or "none (start it with --nodes 2)"
-        raise UserError(f"{name!r} is not an additional node; additional nodes: {names}")
-    return paths.of_node(name)
-
-
-def switch_off(paths: Paths, name: str) -> None:
-    """Cut a node's power: its guests end at once, and it no longer answers."""
-    node = _additional_node(paths, name)
-    node.down.touch()
-    _cable(paths, name, "down")
-    launch.end_guests(node)
-
-
-def switch_on(paths: Paths, name: str) -> None:
-    """Power a node on again, with its guests stopped."""
-    node = _additional_node(paths, name)
-    _cable(paths, name, "up")
-    node.down.unlink(missing_ok=True)
-
-
-def _cable(paths: Paths, name: str, state: str) -> None:
-    network = namespace.find(paths)
-    if network is None or not launch.is_running(paths):
-        raise UserError(f"no endpoint runs in {paths.state}", "minipve serve --detach")
-    process.run(network.argv(cables.switch(name, state)))

@@ -9,10 +9,11 @@ from typing import Any
 
 from minipve import api, coverage, volume_access
 from minipve.access.permit import Permit
+from minipve.call import Call, Reply
 from minipve.config import schema
 from minipve.config.validate import FormatError
 from minipve.errors import FAILURES, ApiError, UnreachedError, denied, parameter_error, text_of
-from minipve.node import Call, Node, Reply
+from minipve.node import Node
 
 PUBLIC = {("GET", "/access/ticket"), ("POST", "/access/ticket"), ("GET", "/access/domains")}
 

@@ -7,7 +7,7 @@ import secrets
 import uuid
 from pathlib import Path
 
-from minipve import address, cluster, launch, tls
+from minipve import address, cluster, tls
 from minipve.access.accounts import ROOT
 from minipve.access.tickets import hash_secret, token_digest
 from minipve.atomic import write_atomic
@@ -75,4 +75,4 @@ def announce(node: Node, host: str, port: int) -> None:
         "interfaces_file": str(paths.interfaces),
         "shells": {name: str(member.paths.enter_shell) for name, member in node.nodes.items()},
     }
-    write_atomic(launch.endpoint_file(paths), json.dumps(facts, indent=1) + "\n", 0o600)
+    write_atomic(paths.endpoint_file, json.dumps(facts, indent=1) + "\n", 0o600)

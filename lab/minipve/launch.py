@@ -11,16 +11,14 @@ import http.client
 import json
 import os
 import shutil
-import signal
 import ssl
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
-from minipve import process, state_folder
+from minipve import power, process, state_folder
 from minipve.address import Address
 from minipve.network import namespace
 from minipve.paths import Paths
@@ -31,24 +29,10 @@ START_S = 60.0
 _MODULE = [sys.executable, "-m", "minipve"]
 
 
-def lock_file(paths: Paths) -> Path:
-    """Return the file that a running endpoint keeps locked. It contains the process id."""
-    return paths.run / "endpoint.lock"
-
-
-def log_file(paths: Paths) -> Path:
-    return paths.log / "endpoint.log"
-
-
-def endpoint_file(paths: Paths) -> Path:
-    """Return the file that says how to reach the instance (mode 0600)."""
-    return paths.state / "endpoint.json"
-
-
 def facts(paths: Paths) -> dict[str, Any]:
     """Return the contents of ``endpoint.json``; empty when the instance was never started."""
     try:
-        contents = json.loads(endpoint_file(paths).read_bytes())
+        contents = json.loads(paths.endpoint_file.read_bytes())
         return dict(contents) if contents["ca_file"] else {}
     except (FileNotFoundError, ValueError, KeyError, TypeError):  # damaged: the next start replaces it
         return {}
@@ -58,19 +42,19 @@ def _claim(paths: Paths) -> int | None:
     """Lock the instance for this process. Returns the lock's file descriptor, or None if it is locked."""
     state_folder.claim(paths)
     paths.run.mkdir(parents=True, exist_ok=True)
-    handle = os.open(lock_file(paths), os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(paths.endpoint_lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
         return None
-    process.remember(os.getpid(), lock_file(paths))  # the lock survives exec
+    process.remember(os.getpid(), paths.endpoint_lock)  # the lock survives exec
     return handle
 
 
 def pid(paths: Paths) -> int | None:
     """Return the process id of the endpoint; None if none runs."""
-    return process.recall(lock_file(paths))
+    return process.recall(paths.endpoint_lock)
 
 
 def is_running(paths: Paths) -> bool:
@@ -97,7 +81,7 @@ def answers(paths: Paths, timeout_s: float = 5.0) -> bool:
 
 def outdated(paths: Paths) -> bool:
     """Return whether minipve's source changed after the running endpoint was started."""
-    start = endpoint_file(paths).stat().st_mtime  # it is written at each start
+    start = paths.endpoint_file.stat().st_mtime  # it is written at each start
     return any(file.stat().st_mtime > start for file in Path(__file__).parent.rglob("*.py"))
 
 
@@ -134,7 +118,7 @@ def detach(paths: Paths, options: list[str], address: Address) -> bool:
     state_folder.claim(paths)
     paths.log.mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
-    with log_file(paths).open("a") as log, os.fdopen(reader) as ready:
+    with paths.endpoint_log.open("a") as log, os.fdopen(reader) as ready:
         child = subprocess.Popen(
             [*_MODULE, "serve", "--ready-fd", str(writer), *options, *address.options()],
             stdin=subprocess.DEVNULL,
@@ -167,7 +151,7 @@ def _inside(paths: Paths) -> list[int]:
 
 
 def _guests(paths: Paths) -> list[int]:
-    return [*machines(paths).values(), *containers(paths).values()]
+    return [*power.machines(paths).values(), *power.containers(paths).values()]
 
 
 def _await_answer(paths: Paths) -> None:
@@ -180,35 +164,21 @@ def _await_answer(paths: Paths) -> None:
 
 def _last_error(paths: Paths) -> str:
     """Return the endpoint's error message from its log, or else the last line and the log's path."""
-    lines = log_file(paths).read_text().splitlines() if log_file(paths).exists() else []
+    lines = paths.endpoint_log.read_text().splitlines() if paths.endpoint_log.exists() else []
     errors = [number for number, line in enumerate(lines[-3:]) if line.startswith(PREFIX)]
     if errors:
         return "\n".join(lines[-3:][errors[-1] :]).removeprefix(PREFIX)
-    return f"{lines[-1] if lines else 'its log is empty'}\n  less {log_file(paths)}"
-
-
-def machines(paths: Paths) -> dict[int, int]:
-    """Return VMID -> process id of the running machines."""
-    from minipve.qemu import running
-
-    return running.find_all(paths)
-
-
-def containers(paths: Paths) -> dict[int, int]:
-    """Return VMID -> process id (of LXC's monitor) of the running containers."""
-    from minipve.lxc import running
-
-    return running.find_all(paths)
+    return f"{lines[-1] if lines else 'its log is empty'}\n  less {paths.endpoint_log}"
 
 
 def all_machines(paths: Paths) -> dict[int, int]:
     """Return VMID -> process id of the running machines on all nodes."""
-    return {k: pid for node in _all_nodes(paths) for k, pid in machines(node).items()}
+    return {k: pid for node in _all_nodes(paths) for k, pid in power.machines(node).items()}
 
 
 def all_containers(paths: Paths) -> dict[int, int]:
     """Return VMID -> process id of the running containers on all nodes."""
-    return {k: pid for node in _all_nodes(paths) for k, pid in containers(node).items()}
+    return {k: pid for node in _all_nodes(paths) for k, pid in power.containers(node).items()}
 
 
 def _all_nodes(paths: Paths) -> list[Paths]:
@@ -231,37 +201,12 @@ def stop(paths: Paths, purge: bool) -> bool:
 
 def _end_node(paths: Paths) -> bool:
     """End the guests of a node and its network. True if there was any."""
-    ran = end_guests(paths)
+    ran = power.end_guests(paths)
     network = namespace.find(paths)
     if network:
         network.destroy()
     shutil.rmtree(paths.run, ignore_errors=True)
     return ran or network is not None
-
-
-def end_guests(paths: Paths) -> bool:
-    """End all guests of a node at once. True if any ran."""
-    vm_pids, container_pids = machines(paths), containers(paths)
-    _end_containers(paths, container_pids)
-    for pid in vm_pids.values():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-    for pid in vm_pids.values():
-        process.end(pid)
-    return bool(vm_pids) or bool(container_pids)
-
-
-def _end_containers(paths: Paths, pids: dict[int, int]) -> None:
-    """End containers. Their NICs disappear with the instance's network."""
-    from minipve.lxc import cgroups, power, running
-
-    with ThreadPoolExecutor(8) as many:
-        list(many.map(lambda vmid: power.end(vmid, paths), pids.keys() | running.vmids(paths)))
-    for _ in range(20):  # a control group is busy for a moment after its last process
-        cgroups.remove(paths)
-        if not cgroups.exist(paths):
-            return
-        time.sleep(0.05)
 
 
 def _end_endpoint(paths: Paths) -> None:

@@ -1,25 +1,21 @@
-"""The nodes of an instance, and the context of a call: the objects that a handler works with."""
+"""The nodes of an instance, and the state that they share."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from ipaddress import ip_interface
-from typing import Any
 
 from minipve.access.accounts import Access
-from minipve.access.permit import Permit
 from minipve.access.tickets import Tickets
 from minipve.config.kinds import LXC, QEMU, Kind
 from minipve.config.store import GuestConfig, GuestStore
-from minipve.errors import ApiError
 from minipve.history import History
 from minipve.image.storage import Storage
 from minipve.network import interfaces, namespace
 from minipve.network.sdn import Sdn
 from minipve.paths import Paths
-from minipve.tasks import Task, Tasks, Work
+from minipve.tasks import Tasks
 
 NAME = "pve"
 VERSION = {"version": "9.1.2", "release": "9.1", "repoid": "6d696e69707665"}
@@ -99,53 +95,3 @@ class Node:
     def guests(self) -> list[tuple[int, GuestConfig]]:
         """Return the guests of both kinds on this node, ordered by VMID."""
         return sorted([*self.vms.all(), *self.containers.all()], key=lambda guest: guest[0])
-
-
-@dataclass(frozen=True)
-class Call:
-    """An authenticated, permitted and validated call: the argument of a handler."""
-
-    node: Node
-    permit: Permit
-    params: dict[str, Any]
-
-    def __getitem__(self, name: str) -> Any:
-        return self.params[name]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a parameter, or ``default`` when the caller left it out."""
-        return self.params.get(name, default)
-
-    @property
-    def vmid(self) -> int:
-        """The VMID in the path."""
-        return int(self.params["vmid"])
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The parameters without those of the path. The alias ``cdrom`` becomes ``ide2``."""
-        options = {key: value for key, value in self.params.items() if key not in ("node", "vmid")}
-        if "cdrom" in options:
-            if "ide2" in options:
-                raise ApiError("option ide2 conflicts with cdrom")
-            options["ide2"] = f"{options.pop('cdrom')},media=cdrom"
-        return options
-
-    def start(self, kind: str, name: object, work: Work) -> str:
-        """Start a task that belongs to the caller. Returns its UPID."""
-        return self.node.tasks.start(kind, str(name), self.permit.authid, work)
-
-    def start_guest(self, task: Task, start: Callable[[Call], str]) -> None:
-        """Start a guest after ``task`` has created it: in another task, of which only warnings count here."""
-        upid = start(self)
-        self.node.tasks.wait_for(upid, task)
-        for warning in self.node.tasks.warnings_of(upid):
-            task.log(warning)
-
-
-@dataclass(frozen=True)
-class Reply:
-    """An answer with keys beside ``data``: ``total`` of logs, ``changes`` of the network."""
-
-    data: Any
-    extra: dict[str, Any]

@@ -65,6 +65,20 @@ class Paths:
         return self.state / "log"
 
     @property
+    def endpoint_lock(self) -> Path:
+        """A file that a running endpoint keeps locked. It contains the process id."""
+        return self.run / "endpoint.lock"
+
+    @property
+    def endpoint_log(self) -> Path:
+        return self.log / "endpoint.log"
+
+    @property
+    def endpoint_file(self) -> Path:
+        """How to reach the instance (mode 0600)."""
+        return self.state / "endpoint.json"
+
+    @property
     def seeds(self) -> Path:
         """NoCloud seed images, one per machine."""
         return self.state / "seeds"

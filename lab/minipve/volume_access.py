@@ -15,10 +15,9 @@ from typing import Any
 
 from minipve.access import rights
 from minipve.access.permit import Permit
-from minipve.config import drives, schema, validate
+from minipve.call import Call
+from minipve.config import drives, schema, validate, volume_ids
 from minipve.errors import ApiError, parameter_error
-from minipve.image import storage
-from minipve.node import Call
 
 _FORMATS = {"pve-volume-id", "pve-volume-id-or-qm-path", "pve-volume-id-or-absolute-path"}
 _MOUNT = re.compile(r"rootfs|mp\d+")
@@ -55,7 +54,7 @@ def check(call: Call, method: schema.Method) -> None:
             _check_source(call, ref)
         else:
             if method.verb == "DELETE":  # that takes more, and first
-                permit.need_right(rights.REMOVED_VOLUME, storage=storage.NAME)
+                permit.need_right(rights.REMOVED_VOLUME, storage=volume_ids.STORAGE)
             _check_existing(call, ref.volid, vmid)
             _check_content(ref)
 
@@ -73,7 +72,7 @@ def volumes(method: schema.Method, params: dict[str, Any]) -> Iterator[VolumeRef
     if "ostemplate" in params:
         yield VolumeReference("ostemplate", "", str(params["ostemplate"]))
     if "/content" in method.path and "volume" in params:
-        yield VolumeReference("volume", "", storage.full_id(params["storage"], params["volume"]))
+        yield VolumeReference("volume", "", volume_ids.full_id(params["storage"], params["volume"]))
     elif "/content" in method.path and "filename" in params:
         yield VolumeReference("filename", "", f"{params['storage']}:{params['vmid']}/{params['filename']}")
 
@@ -85,7 +84,7 @@ def _check_empty(permit: Permit, ref: VolumeReference) -> None:
 
 def _check_content(ref: VolumeReference) -> None:
     """Raise an error unless the drive accepts this content type."""
-    content = storage.parse(ref.volid).content
+    content = volume_ids.parse(ref.volid).content
     if ref.parameter.startswith("unused") and content != "images":
         raise ApiError(f"unable to use volume {ref.volid} - content type needs to be 'images'")
     if ref.part == "file" and content not in ("images", "iso"):
@@ -96,7 +95,7 @@ def _check_template(call: Call, volid: str) -> None:
     """Check the template of a new container."""
     if ":" not in volid:
         raise ApiError(_PERL_PATH_ERROR)
-    content = storage.parse(volid).content
+    content = volume_ids.parse(volid).content
     if content != "vztmpl":
         raise ApiError(f"unable to use volume {volid} - content type needs to be 'vztmpl'")
     _check_existing(call, volid, None)
@@ -107,7 +106,7 @@ def _check_mount(call: Call, volid: str, vmid: int | None) -> None:
     if drives.is_new({"file": volid}):
         _check_new(call.permit, volid)
     elif ":" in volid:
-        content = storage.parse(volid).content
+        content = volume_ids.parse(volid).content
         if content not in ("images", "rootdir"):
             raise ApiError(f"unable to use volume {volid} - content type needs to be 'rootdir'")
         _check_existing(call, volid, vmid)
@@ -119,12 +118,12 @@ def _check_new(permit: Permit, volid: str) -> None:
     """Check the permission first, so that others do not learn which storages exist."""
     store = volid.partition(":")[0]
     permit.need_right(rights.DISK_SPACE, storage=store)
-    storage.check_exists(store)
+    volume_ids.check_exists(store)
 
 
 def _check_source(call: Call, ref: VolumeReference) -> None:
     """Check the source of an import: a disk of a VM that the caller may clone, or an uploaded file."""
-    volume = storage.parse(ref.volid)
+    volume = volume_ids.parse(ref.volid)
     if volume.content not in ("images", "import"):
         text = f"{ref.volid} has wrong type '{volume.content}' - needs to be 'images' or 'import'"
         raise parameter_error(**{ref.parameter: text})
@@ -136,16 +135,16 @@ def _check_source(call: Call, ref: VolumeReference) -> None:
 
 def _check_existing(call: Call, volid: str, vmid: int | None) -> None:
     """Raise 403 unless the caller may use a volume for the guest ``vmid``, which may use its own."""
-    volume = storage.parse(volid)
+    volume = volume_ids.parse(volid)
     if volume.vmid is None:
-        call.permit.need_right(rights.FILE, storage=storage.NAME)
+        call.permit.need_right(rights.FILE, storage=volume_ids.STORAGE)
     elif volume.vmid != vmid and not _is_orphan_for(call, volume.vmid):
-        call.permit.need_right(rights.OTHERS_STORAGE, storage=storage.NAME)
+        call.permit.need_right(rights.OTHERS_STORAGE, storage=volume_ids.STORAGE)
         call.permit.need_right(rights.OTHERS_DISK, vmid=volume.vmid)
 
 
 def _is_orphan_for(call: Call, vmid: int) -> bool:
     """Return whether the disk's VM no longer exists and the caller may clean up the storage."""
     return vmid not in call.node.vmids() and call.permit.has(
-        f"/storage/{storage.NAME}", ["Datastore.Allocate"]
+        f"/storage/{volume_ids.STORAGE}", ["Datastore.Allocate"]
     )

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
-from minipve import launch, process
+from minipve import process
 from minipve.paths import Paths
 
 BIN = Path(sys.executable).parent
@@ -129,7 +129,7 @@ class Bench:
 
     def endpoint_pid(self) -> int:
         """Return the PID of the endpoint."""
-        pid = process.recall(launch.lock_file(Paths(self.folder / "state", self.folder)))
+        pid = process.recall(Paths(self.folder / "state", self.folder).endpoint_lock)
         assert pid is not None, "no endpoint runs"
         return pid
 

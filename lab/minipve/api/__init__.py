@@ -8,8 +8,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from minipve.call import Call
 from minipve.config.kinds import LXC, QEMU
-from minipve.node import Call
 
 Handler = Callable[[Call], Any]
 VM, CT = QEMU.path, LXC.path

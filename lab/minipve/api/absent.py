@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from minipve.api import route
+from minipve.call import Call
 from minipve.errors import ApiError
-from minipve.node import Call
 
 
 @route("GET", "/cluster/backup")

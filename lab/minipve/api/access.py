@@ -9,9 +9,9 @@ from typing import Any
 
 from minipve.access.accounts import acl_path, grant, owner, revoke
 from minipve.api import route
+from minipve.call import Call
 from minipve.errors import ApiError, error_prefix, parameter_error
 from minipve.lists import split_list
-from minipve.node import Call
 
 _REALMS: list[dict[str, Any]] = [
     {"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"},

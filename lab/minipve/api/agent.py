@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 from minipve.api import VM, route
+from minipve.call import Call
 from minipve.config import values
 from minipve.errors import ApiError
-from minipve.node import Call
 from minipve.process import MachineError
 from minipve.qemu import agent, channel
 from minipve.qemu.channel import MalformedError

@@ -7,7 +7,7 @@ from typing import Any
 
 from minipve import process
 from minipve.api import route
-from minipve.node import Call
+from minipve.call import Call
 from minipve.qemu.command_line import CPU_MODELS
 
 _PATH = "/nodes/{node}/capabilities/qemu"

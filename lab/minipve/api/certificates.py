@@ -6,7 +6,7 @@ from typing import Any
 
 from minipve import tls
 from minipve.api import route
-from minipve.node import Call
+from minipve.call import Call
 
 _STANDALONE = {"plugin": "standalone", "type": "standalone"}
 """The ACME plugin that every cluster has."""

@@ -6,9 +6,10 @@ from typing import Any
 
 from minipve import node as node_module
 from minipve.api import route
+from minipve.call import Call
+from minipve.config import volume_ids
 from minipve.errors import parameter_error
-from minipve.image import storage
-from minipve.node import Call, Node
+from minipve.node import Node
 from minipve.summaries import guest_resource
 from minipve.vm import summary
 
@@ -82,7 +83,7 @@ def _guests(call: Call, node: Node) -> list[dict[str, Any]]:
 
 def _storage(call: Call, node: Node) -> list[dict[str, Any]]:
     if not call.permit.has(
-        f"/storage/{storage.NAME}", ["Datastore.Audit", "Datastore.AllocateSpace"], any_of=True
+        f"/storage/{volume_ids.STORAGE}", ["Datastore.Audit", "Datastore.AllocateSpace"], any_of=True
     ):
         return []
     return [summary.storage_resource(node)]

@@ -8,11 +8,11 @@ from typing import Any
 
 from minipve import firewall
 from minipve.api import CT, VM, children, route
+from minipve.call import Call
 from minipve.config import schema
 from minipve.config.kinds import LXC
 from minipve.errors import ApiError, parameter_error
 from minipve.lists import split_list
-from minipve.node import Call
 
 CLUSTER, NODE = "/cluster/firewall", "/nodes/{node}/firewall"
 GUESTS = (f"{VM}/firewall", f"{CT}/firewall")

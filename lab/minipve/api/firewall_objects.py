@@ -7,8 +7,8 @@ from typing import Any
 from minipve import firewall
 from minipve.api import route
 from minipve.api.firewall import CLUSTER, GUESTS, check_digest, scope
+from minipve.call import Call
 from minipve.errors import ApiError, parameter_error
-from minipve.node import Call
 
 _GROUPS = f"{CLUSTER}/groups"
 Row = dict[str, Any]

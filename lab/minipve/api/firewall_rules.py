@@ -7,9 +7,9 @@ from typing import Any
 from minipve import firewall
 from minipve.api import route
 from minipve.api.firewall import ALL, CLUSTER, check_digest, scope
+from minipve.call import Call
 from minipve.errors import ApiError
 from minipve.lists import split_list
-from minipve.node import Call
 
 _CONTROL = {"node", "vmid", "group", "pos", "digest", "moveto", "delete"}
 Rule = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from minipve.api import route
+from minipve.call import Call
 from minipve.errors import ApiError, error_prefix
-from minipve.node import Call
 
 _SEE = ("User.Modify", "Sys.Audit", "Group.Allocate")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minipve.api import CT, VM, children, route
-from minipve.node import Call
+from minipve.call import Call
 
 _INDEXES = {  # path -> key of the name in a row, as in PVE
     "/access": "subdir",

@@ -8,15 +8,14 @@ from minipve import guests
 from minipve.access import rights
 from minipve.api import CT, check_first, route
 from minipve.api.lxc_status import start_in_task
-from minipve.config import container_nics
+from minipve.call import Call
+from minipve.config import container_nics, volume_ids
 from minipve.config.store import GuestConfig
 from minipve.config.validate import MISSING
 from minipve.container import lifecycle, options, summary
 from minipve.errors import ApiError, parameter_error
-from minipve.image import storage
 from minipve.lxc import running, support, user_ids
 from minipve.network import veths
-from minipve.node import Call
 from minipve.qemu import cloudinit
 from minipve.tasks import Task
 
@@ -85,8 +84,8 @@ def create(call: Call) -> str:
 
 def _default_rootfs(call: Call) -> str:
     """Return the default root file system."""
-    store = call.get("storage", storage.NAME)
-    storage.check_exists(store)
+    store = call.get("storage", volume_ids.STORAGE)
+    volume_ids.check_exists(store)
     call.permit.need_right(rights.DISK_SPACE, storage=store)
     return f"{store}:{options.DEFAULT_ROOTFS_GIB}"
 
@@ -110,7 +109,7 @@ def clone(call: Call) -> str:
     """Create a full copy of a stopped container (task ``vzclone``)."""
     guests.check_pool(call.node, call.get("pool"))
     if store := call.get("storage"):
-        storage.check_exists(store)
+        volume_ids.check_exists(store)
     to_other_node = guests.is_elsewhere(call.node, call.get("target"))
     if to_other_node and store:
         raise ApiError(f"can't clone to non-shared storage '{store}'")
@@ -135,7 +134,7 @@ def _check_copy(call: Call, source: GuestConfig) -> None:
         raise ApiError(f"snapshot '{call['snapname']}' does not exist")
     for nic in container_nics.of_config(source.options).values():
         guests.check_bridge(call.permit, nic.bridge, nic.tag)
-    call.permit.need_right(rights.DISK_SPACE, storage=storage.NAME)
+    call.permit.need_right(rights.DISK_SPACE, storage=volume_ids.STORAGE)
     if not full:
         volid = options.rootfs_volume(source.options)
         raise ApiError(f"Linked clone feature for '{volid}' is not available")
@@ -159,10 +158,10 @@ def resize(call: Call) -> str:
     config.check_digest(digest)
     if disk not in config.options:  # PVE parses a missing option as an empty text
         raise ApiError("format error", errors={"mp": MISSING, "volume": MISSING})
-    call.permit.need_right(rights.DISK_SPACE, storage=storage.NAME)
+    call.permit.need_right(rights.DISK_SPACE, storage=volume_ids.STORAGE)
     current, text = options.rootfs_bytes(config.options), str(call["size"])
     base = current if text.startswith("+") else 0
-    size = storage.checked_size(storage.size_bytes(text.lstrip("+")) + base)
+    size = volume_ids.checked_size(volume_ids.size_bytes(text.lstrip("+")) + base)
     if size < current:
         raise ApiError("unable to shrink disk size")
     if size == current:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minipve.api import CT, check_first, route
+from minipve.call import Call
 from minipve.config import container_nics
 from minipve.config import pending as waiting
 from minipve.config.kinds import LXC
@@ -14,7 +15,6 @@ from minipve.container import changes, options
 from minipve.errors import ApiError, parameter_error
 from minipve.lists import split_list
 from minipve.network import veths
-from minipve.node import Call
 from minipve.tasks import Task
 
 _CONTROL = {"delete", "revert", "digest"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from minipve.api import CT, route
+from minipve.call import Call
 from minipve.container import lifecycle, summary
 from minipve.errors import ApiError
 from minipve.lxc import running
-from minipve.node import Call
 from minipve.tasks import Task
 
 _SHUTDOWN_S = 60

@@ -7,17 +7,17 @@ from typing import Any
 from minipve import guests
 from minipve.access import rights
 from minipve.api import VM, route
+from minipve.call import Call
+from minipve.config import volume_ids
 from minipve.config.validate import MISSING
 from minipve.errors import ApiError, parameter_error
-from minipve.image import storage
 from minipve.lists import split_list
-from minipve.node import Call
 from minipve.tasks import Task
 from minipve.vm import machines, migration
 
 _ROOT_ONLY = ("force", "migration_type", "migration_network")
 _IDENTITY = "1"  # as a target storage: each disk stays on the storage of the same name
-_SAME_STORAGE = (None, _IDENTITY, storage.NAME, f"{storage.NAME}:{storage.NAME}")
+_SAME_STORAGE = (None, _IDENTITY, volume_ids.STORAGE, f"{volume_ids.STORAGE}:{volume_ids.STORAGE}")
 
 
 @route("GET", f"{VM}/migrate")
@@ -41,7 +41,7 @@ def migrate(call: Call) -> str:
             raise parameter_error(online="not supported here: only stopped VMs are migrated")
         raise ApiError("can't migrate running VM without --online")
     if call.get("targetstorage") not in _SAME_STORAGE:
-        raise parameter_error(targetstorage=f"not supported here: the only storage is {storage.NAME}")
+        raise parameter_error(targetstorage=f"not supported here: the only storage is {volume_ids.STORAGE}")
     target = call.node.nodes[call["target"]]
 
     def work(task: Task) -> None:

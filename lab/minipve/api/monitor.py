@@ -6,8 +6,8 @@ import re
 
 from minipve.access import rights
 from minipve.api import VM, route
+from minipve.call import Call
 from minipve.errors import ApiError
-from minipve.node import Call
 from minipve.process import MachineError
 from minipve.vm import machines
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from minipve.api import route
 from minipve.atomic import write_atomic
+from minipve.call import Call, Reply
 from minipve.errors import parameter_error
 from minipve.network import bridges, links, sdn, vlans, vnets
 from minipve.network.interfaces import Iface, bridge, load, write_interfaces
-from minipve.node import Call, Node, Reply
+from minipve.node import Node
 from minipve.tasks import Task, Work
 
 _NETWORK = "/nodes/{node}/network"

@@ -6,16 +6,17 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from minipve import cluster
+from minipve import power
 from minipve.access import rights
 from minipve.api import route
+from minipve.call import Call
 from minipve.config.kinds import LXC, Kind
 from minipve.config.store import GuestConfig
 from minipve.container import lifecycle as containers
 from minipve.errors import ApiError
 from minipve.lists import split_list
 from minipve.lxc import running
-from minipve.node import Call, Node
+from minipve.node import Node
 from minipve.tasks import Task
 from minipve.vm import lifecycle, machines
 
@@ -30,9 +31,9 @@ def command(call: Call) -> None:
     node = call.node
     if node is node.first:
         raise ApiError("not supported here for the node that answers the API")
-    cluster.switch_off(node.first.paths, node.name)
+    power.switch_off(node.first.paths, node.name)
     if call["command"] == "reboot":
-        cluster.switch_on(node.first.paths, node.name)
+        power.switch_on(node.first.paths, node.name)
 
 
 def _order(config: GuestConfig, key: str) -> int | None:

@@ -11,10 +11,10 @@ from typing import Any
 
 from minipve import node_settings
 from minipve.api import route
+from minipve.call import Call
 from minipve.config.kinds import LXC
 from minipve.errors import ApiError, parameter_error
 from minipve.lists import split_list
-from minipve.node import Call
 
 _NODE = "/nodes/{node}"
 _CONTROL = {"node", "digest", "delete", "property"}

@@ -8,7 +8,7 @@ from typing import Any
 from minipve import host, tls
 from minipve import node as node_module
 from minipve.api import route
-from minipve.node import Call
+from minipve.call import Call
 from minipve.vm import summary
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from minipve import host, process
 from minipve import node as node_module
 from minipve.api import route
-from minipve.node import Call
+from minipve.call import Call
 
 IFUPDOWN2 = "3.3.0-1+pmx11"
 """Clients look for Proxmox's "+pmx" in this version before they reload a node's network."""

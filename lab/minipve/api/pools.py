@@ -6,10 +6,10 @@ from typing import Any
 
 from minipve.access import rights
 from minipve.api import route
+from minipve.call import Call
+from minipve.config import volume_ids
 from minipve.errors import ApiError, error_prefix
-from minipve.image import storage
 from minipve.lists import split_list
-from minipve.node import Call
 from minipve.summaries import guest_resource
 from minipve.vm import summary
 
@@ -26,7 +26,7 @@ def _members(call: Call, pool: dict[str, Any]) -> list[dict[str, Any]]:
     for node in call.node.visit():
         members = [(vmid, config) for vmid, config in node.guests() if vmid in pool["vms"]]
         rows += [guest_resource(node, vmid, config) for vmid, config in members]
-        rows += [summary.storage_resource(node) for store in pool["storage"] if store == storage.NAME]
+        rows += [summary.storage_resource(node) for store in pool["storage"] if store == volume_ids.STORAGE]
     return [row for row in rows if call.get("type") in (None, row["type"])]
 
 

@@ -9,12 +9,11 @@ from minipve import guests
 from minipve.access import rights
 from minipve.api import VM, check_first, route
 from minipve.api.status import start_in_task
-from minipve.config import drives, nics
+from minipve.call import Call
+from minipve.config import drives, nics, volume_ids
 from minipve.config.store import GuestConfig
 from minipve.config.validate import MISSING
 from minipve.errors import ApiError, parameter_error
-from minipve.image import storage
-from minipve.node import Call
 from minipve.tasks import Task
 from minipve.vm import lifecycle, machines, options, snapshots, summary
 
@@ -135,8 +134,8 @@ def move(call: Call) -> str:
         raise parameter_error(**{"target-vmid": "moving a disk to another VM is not supported here"})
     if "storage" not in call.params:
         raise parameter_error(storage=MISSING)
-    storage.check_exists(call["storage"])
-    call.permit.need_right(rights.DISK_SPACE, storage=storage.NAME)
+    volume_ids.check_exists(call["storage"])
+    call.permit.need_right(rights.DISK_SPACE, storage=volume_ids.STORAGE)
     if call["disk"] not in config.options:
         raise ApiError(f"disk '{call['disk']}' does not exist")
     if drives.is_cdrom(drives.parse(call["disk"], config.options[call["disk"]])):
@@ -183,6 +182,6 @@ def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
             nic = nics.parse(value)
             guests.check_bridge(call.permit, nic.bridge, nic.tag)
     if any(":" in drive["file"] for _, drive in drives.of(source_options)):
-        target = call.get("storage", storage.NAME)
-        storage.check_exists(target)
+        target = call.get("storage", volume_ids.STORAGE)
+        volume_ids.check_exists(target)
         call.permit.need_right(rights.DISK_SPACE, storage=target)

@@ -9,13 +9,12 @@ from typing import Any
 from minipve import guests
 from minipve.access import rights
 from minipve.api import VM, route
-from minipve.config import drives
+from minipve.call import Call
+from minipve.config import drives, volume_ids
 from minipve.config import pending as waiting
 from minipve.config.store import GuestConfig
 from minipve.errors import ApiError
-from minipve.image import storage
 from minipve.lists import split_list
-from minipve.node import Call
 from minipve.qemu import cloudinit
 from minipve.tasks import Task
 from minipve.vm import changes, machines, options, snapshots
@@ -125,7 +124,7 @@ def _check_dropped_drives(call: Call, config: GuestConfig, names: list[str]) -> 
             if value is not None and (drives.is_slot(name) or name.startswith("unused")):
                 options.check_drive(call.permit, call.vmid, None, drives.parse(name, value))
         if name.startswith("unused"):
-            call.permit.need_right(rights.DISK_SPACE, storage=storage.NAME)
+            call.permit.need_right(rights.DISK_SPACE, storage=volume_ids.STORAGE)
 
 
 def _change(call: Call, task: Task) -> None:

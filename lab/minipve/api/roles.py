@@ -6,9 +6,9 @@ from typing import Any
 
 from minipve.access.privileges import BUILTIN_ROLES
 from minipve.api import route
+from minipve.call import Call
 from minipve.errors import ApiError, error_prefix, parameter_error
 from minipve.lists import split_list
-from minipve.node import Call
 
 
 @route("GET", "/access/roles")

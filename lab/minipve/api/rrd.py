@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from minipve.api import CT, VM, route
-from minipve.image import storage
-from minipve.node import Call
+from minipve.call import Call
+from minipve.config import volume_ids
 
 
 def _rows(call: Call, name: str) -> list[dict[str, Any]]:
@@ -23,7 +23,7 @@ def node(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/nodes/{node}/storage/{storage}/rrddata")
 def store(call: Call) -> list[dict[str, Any]]:
     """Return the usage of the storage over time."""
-    storage.check_exists(call["storage"])
+    volume_ids.check_exists(call["storage"])
     return _rows(call, "storage")
 
 

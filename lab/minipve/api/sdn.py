@@ -9,11 +9,11 @@ from typing import Any
 from minipve.access import rights
 from minipve.access.accounts import ROOT
 from minipve.api import network, route
+from minipve.call import Call
 from minipve.errors import ApiError, UnreachedError, error_prefix
 from minipve.lists import split_list
 from minipve.network import vlans
 from minipve.network.sdn import SUBNETS, VNETS, ZONES, Document, Options
-from minipve.node import Call
 from minipve.tasks import Task
 
 SDN = "/cluster/sdn"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from minipve.api import route
 from minipve.api.sdn import SDN
+from minipve.call import Call
 from minipve.errors import error_prefix
-from minipve.node import Call
 
 
 @route("POST", f"{SDN}/lock")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from minipve.api import route
+from minipve.call import Call
 from minipve.errors import ApiError
 from minipve.network import links, sdn
-from minipve.node import Call
 
 _ZONES = "/nodes/{node}/sdn/zones"
 

@@ -20,9 +20,9 @@ from minipve.api.sdn import (
     subnets_of,
     view_of,
 )
+from minipve.call import Call
 from minipve.errors import ApiError, parameter_error
 from minipve.network.sdn import SUBNETS, VNETS, Document, Options
-from minipve.node import Call
 
 _ALL, _ONE = f"{VNET}/subnets", f"{VNET}/subnets/{{subnet}}"
 

@@ -7,9 +7,9 @@ from typing import Any
 from minipve.access import rights
 from minipve.api import VM, route
 from minipve.api.status import start_in_task
+from minipve.call import Call
 from minipve.config import pending
 from minipve.errors import ApiError, parameter_error
-from minipve.node import Call
 from minipve.tasks import Task
 from minipve.vm import machines, snapshots
 

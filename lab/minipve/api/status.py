@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from minipve.api import VM, route
+from minipve.call import Call
 from minipve.errors import ApiError
-from minipve.node import Call
 from minipve.tasks import Task
 from minipve.vm import lifecycle, machines, summary
 

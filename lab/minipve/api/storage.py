@@ -13,12 +13,12 @@ from urllib.error import URLError
 
 from minipve.api import route
 from minipve.atomic import UNFINISHED
-from minipve.config import drives
+from minipve.call import Call
+from minipve.config import drives, volume_ids
 from minipve.config.validate import MISSING
 from minipve.container import lifecycle as containers
 from minipve.errors import ApiError, parameter_error, text_of
 from minipve.image import qemu_img, storage, untrusted
-from minipve.node import Call
 from minipve.tasks import Task
 from minipve.vm import summary
 
@@ -36,13 +36,13 @@ def configured(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/storage/{storage}")
 def configuration(call: Call) -> dict[str, Any]:
     """Return the configuration of a storage."""
-    storage.check_exists(call["storage"])
+    volume_ids.check_exists(call["storage"])
     return _configuration(call)
 
 
 def _configuration(call: Call) -> dict[str, Any]:
     root = str(call.node.storage.root)
-    return {"storage": storage.NAME, "type": "dir", "content": storage.CONTENT, "path": root}
+    return {"storage": volume_ids.STORAGE, "type": "dir", "content": storage.CONTENT, "path": root}
 
 
 @route("GET", "/nodes/{node}/storage")
@@ -55,13 +55,13 @@ def index(call: Call) -> list[dict[str, Any]]:
     fits = set(contents) <= set(storage.CONTENT.split(","))
     if call.get("format"):
         row["formats"] = {"supported": ["qcow2"], "default": "qcow2"}
-    return [row] if fits and call.get("storage") in (None, storage.NAME) else []
+    return [row] if fits and call.get("storage") in (None, volume_ids.STORAGE) else []
 
 
 @route("GET", "/nodes/{node}/storage/{storage}/status")
 def status(call: Call) -> dict[str, Any]:
     """Return the usage of a storage."""
-    if call["storage"] != storage.NAME:
+    if call["storage"] != volume_ids.STORAGE:
         raise parameter_error(storage="No such storage.")
     row = summary.storage_row(call.node)
     return {key: value for key, value in row.items() if key not in ("storage", "used_fraction")}
@@ -70,7 +70,7 @@ def status(call: Call) -> dict[str, Any]:
 @route("GET", "/nodes/{node}/storage/{storage}/content")
 def content(call: Call) -> list[dict[str, Any]]:
     """Return volumes. Disk images are listed only for VMs that the caller may see."""
-    storage.check_exists(call["storage"])
+    volume_ids.check_exists(call["storage"])
     rows = call.node.storage.content(call.get("content"), call.get("vmid"))
     sees_all = call.permit.has("/storage/local", ["Datastore.Allocate"])
     return [
@@ -81,9 +81,9 @@ def content(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/nodes/{node}/storage/{storage}/content/{volume}")
 def volume(call: Call) -> dict[str, Any]:
     """Return a volume's size and format."""
-    volid = storage.full_id(call["storage"], call["volume"])
+    volid = volume_ids.full_id(call["storage"], call["volume"])
     facts = storage.image_facts(call.node.storage.existing(volid)) or {"virtual-size": 0, "actual-size": 0}
-    parsed = storage.parse(volid)
+    parsed = volume_ids.parse(volid)
     archive = parsed.content == "vztmpl"  # PVE runs qemu-img, which counts whole sectors
     size = facts["virtual-size"]
     return {
@@ -97,8 +97,8 @@ def volume(call: Call) -> dict[str, Any]:
 @route("DELETE", "/nodes/{node}/storage/{storage}/content/{volume}")
 def remove(call: Call) -> str:
     """Delete a volume (task ``imgdel``)."""
-    volid = storage.full_id(call["storage"], call["volume"])
-    owner = storage.parse(volid).vmid
+    volid = volume_ids.full_id(call["storage"], call["volume"])
+    owner = volume_ids.parse(volid).vmid
     if owner is not None and call.node.vms.exists(owner) and _in_use(call, owner, volid):
         raise ApiError(f"unable to remove volume '{volid}': still used by VM {owner}")
     if owner is not None and call.node.containers.exists(owner):
@@ -111,7 +111,7 @@ def remove(call: Call) -> str:
         containers.sweep(call.node)
         task.log(f"Removed volume '{volid}'")
 
-    return call.start("imgdel", f"{owner}@{storage.NAME}" if owner else storage.NAME, work)
+    return call.start("imgdel", f"{owner}@{volume_ids.STORAGE}" if owner else volume_ids.STORAGE, work)
 
 
 def _in_use(call: Call, vmid: int, volid: str) -> bool:
@@ -126,12 +126,12 @@ def _in_use(call: Call, vmid: int, volid: str) -> bool:
 @route("POST", "/nodes/{node}/storage/{storage}/content")
 def allocate(call: Call) -> str:
     """Create an empty disk image for a VM. Returns its volume id."""
-    storage.check_exists(call["storage"])
+    volume_ids.check_exists(call["storage"])
     stem, _, fmt = str(call["filename"]).rpartition(".")
     if fmt != "qcow2" or not stem.startswith(f"vm-{call.vmid}-"):
         raise ApiError(f"illegal name '{call['filename']}' - should be 'vm-{call.vmid}-*' in format qcow2")
     text = str(call["size"])
-    size = storage.checked_size(storage.size_bytes(text) * (1 if text[-1] in "MG" else 1024))
+    size = volume_ids.checked_size(volume_ids.size_bytes(text) * (1 if text[-1] in "MG" else 1024))
     with call.node.vms.locked(call.vmid):
         volid = call.node.storage.free_name(call.vmid, name=stem)
         qemu_img.create(call.node.storage.path(volid), size)
@@ -159,12 +159,12 @@ def _inspect(call: Call, file: Path, task: Task) -> None:
 
 
 def _target(call: Call) -> Path:
-    storage.check_exists(call["storage"])
+    volume_ids.check_exists(call["storage"])
     kind = str(call["content"])
     name = storage.upload_name(kind, call["filename"])
     if kind not in storage.CONTENT.split(","):
         raise ApiError(f"storage '{call['storage']}' does not support '{kind}' content")
-    return call.node.storage.path(f"{storage.NAME}:{kind}/{name}")
+    return call.node.storage.path(f"{volume_ids.STORAGE}:{kind}/{name}")
 
 
 @route("POST", "/nodes/{node}/storage/{storage}/upload")

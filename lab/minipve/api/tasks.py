@@ -10,8 +10,8 @@ from typing import Any
 
 from minipve.access import rights
 from minipve.api import route
+from minipve.call import Call, Reply
 from minipve.lists import split_list
-from minipve.node import Call, Reply
 from minipve.tasks import parse_upid
 
 _DEFAULT_LIMIT = 50

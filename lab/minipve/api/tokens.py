@@ -9,8 +9,8 @@ from minipve.access.accounts import revoke
 from minipve.access.tickets import token_digest
 from minipve.api import route
 from minipve.api.users import token_row
+from minipve.call import Call
 from minipve.errors import ApiError
-from minipve.node import Call
 
 _TOKEN = "/access/users/{userid}/token/{tokenid}"
 

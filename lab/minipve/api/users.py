@@ -7,9 +7,9 @@ from typing import Any
 from minipve.access.accounts import ROOT, join_groups, owner
 from minipve.access.tickets import hash_secret
 from minipve.api import route
+from minipve.call import Call
 from minipve.errors import ApiError, denied, error_prefix
 from minipve.lists import split_list
-from minipve.node import Call
 
 _USER_FIELDS = ("enable", "expire", "comment", "email", "firstname", "lastname")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from minipve.config import schema
-from minipve.image import storage
+from minipve.config import schema, volume_ids
 
 Drive = dict[str, str]
 _SLOT = re.compile(r"(?:ide|sata|scsi|virtio)\d+")
@@ -63,7 +62,7 @@ def of(options: Mapping[str, str]) -> Iterator[tuple[str, Drive]]:
 def owned_volume(slot: str, text: str, vmid: int) -> str | None:
     """Return a drive's volume if it belongs to this VM. Only such volumes are deleted with the drive."""
     volid = parse(slot, text)["file"]
-    return volid if ":" in volid and storage.parse(volid).vmid == vmid else None
+    return volid if ":" in volid and volume_ids.parse(volid).vmid == vmid else None
 
 
 def volumes(options: Mapping[str, str], vmid: int) -> Iterator[tuple[str, str]]:
@@ -77,7 +76,7 @@ def volumes(options: Mapping[str, str], vmid: int) -> Iterator[tuple[str, str]]:
 def boot_disk_bytes(options: Mapping[str, str]) -> int:
     """Return the size of the first hard disk; 0 without one."""
     sizes = [drive.get("size", "0") for _, drive in of(options) if not is_cdrom(drive)]
-    return storage.size_bytes(sizes[0]) if sizes else 0
+    return volume_ids.size_bytes(sizes[0]) if sizes else 0
 
 
 def default_boot(options: Mapping[str, str]) -> str:

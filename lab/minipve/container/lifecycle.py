@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from minipve import firewall, guests, process
-from minipve.config import container_nics
+from minipve.config import container_nics, volume_ids
 from minipve.config.kinds import LXC
 from minipve.config.store import GuestConfig
 from minipve.container import changes, options
 from minipve.errors import ApiError, error_prefix
-from minipve.image import storage
 from minipve.lxc import chroot, power, rootfs, running, setup, user_ids
 from minipve.network import veths
 from minipve.node import Node
@@ -184,8 +183,8 @@ def make_template(node: Node, vmid: int) -> None:
     """Mark a stopped container as a template and rename its volume to a base."""
     with node.containers.changing(vmid) as config:
         _check_convertible(node, vmid, config)
-        old = storage.parse(options.rootfs_volume(config.options))
-        volid = f"{storage.NAME}:{old.vmid}/{old.name.replace('vm-', 'base-', 1)}"
+        old = volume_ids.parse(options.rootfs_volume(config.options))
+        volid = f"{volume_ids.STORAGE}:{old.vmid}/{old.name.replace('vm-', 'base-', 1)}"
         node.storage.path(old.volid).replace(node.storage.path(volid))
         config.options["rootfs"] = options.rootfs_text(volid, options.rootfs_bytes(config.options))
         config.options["template"] = "1"

@@ -9,11 +9,10 @@ from typing import Any
 from minipve import guests
 from minipve.access import rights
 from minipve.access.permit import Permit
-from minipve.config import container_nics, schema, values
+from minipve.config import container_nics, schema, values, volume_ids
 from minipve.config.kinds import LXC
 from minipve.config.store import GuestConfig, check_line
 from minipve.errors import ApiError, denied, parameter_error
-from minipve.image import storage
 from minipve.network import veths
 
 _GROUPS = {
@@ -161,16 +160,16 @@ def new_rootfs_bytes(rootfs: str) -> int:
         raise ApiError(
             "Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651."
         )
-    storage.check_exists(store)
+    volume_ids.check_exists(store)
     if not re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", size):
-        storage.parse(volume)
+        volume_ids.parse(volume)
         raise parameter_error(rootfs="existing volumes are not supported here, give a size in GiB: local:4")
-    return storage.checked_size(int(float(size) * 2**30))
+    return volume_ids.checked_size(int(float(size) * 2**30))
 
 
 def rootfs_text(volid: str, size: int) -> str:
     """Return the option ``rootfs`` as it is stored."""
-    return f"{volid},size={storage.size_text(size)}"
+    return f"{volid},size={volume_ids.size_text(size)}"
 
 
 def rootfs_volume(options: Mapping[str, str]) -> str:
@@ -181,7 +180,7 @@ def rootfs_volume(options: Mapping[str, str]) -> str:
 def rootfs_bytes(options: Mapping[str, str]) -> int:
     """Return the configured size of a container's root file system."""
     text = options.get("rootfs", "")
-    return storage.size_bytes(schema.parse_option("rootfs", text, LXC).get("size", "0")) if text else 0
+    return volume_ids.size_bytes(schema.parse_option("rootfs", text, LXC).get("size", "0")) if text else 0
 
 
 def check_changes(new: Mapping[str, str], options: Mapping[str, str]) -> None:

@@ -1,9 +1,4 @@
-"""The storage ``local``: a directory with PVE's layout (images/VMID, import, template/iso, snippets).
-
-A volume ID is ``local:<volume>``, for example ``100/vm-100-disk-0.qcow2``, ``import/debian.qcow2``,
-``iso/x.iso`` or ``snippets/user.yaml``. That of a linked clone includes its base:
-``100/base-100-disk-0.qcow2/101/vm-101-disk-0.qcow2``.
-"""
+"""The storage ``local``: a directory with PVE's layout (images/VMID, import, template/iso, snippets)."""
 
 from __future__ import annotations
 
@@ -12,101 +7,21 @@ import re
 import shutil
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from minipve.atomic import UNFINISHED
+from minipve.config.volume_ids import DIRECTORIES, STORAGE, parse
 from minipve.errors import ApiError, parameter_error
 
-NAME = "local"
-MAX_DISK_BYTES = 64 * 2**40
 CONTENT = "images,rootdir,vztmpl,import,snippets,iso"
-_DIRECTORIES = {"iso": "template/iso", "vztmpl": "template/cache", "import": "import", "snippets": "snippets"}
 _EXTENSIONS = {
     "iso": r"\.(?:iso|img)",
     "vztmpl": r"\.tar(?:\.(?:gz|xz|zst))?",
     "import": r"\.(?:ova|qcow2|raw|vmdk)",
 }
 _FORMATS = {"snippets": "snippet", ".gz": "tgz", ".xz": "txz", ".zst": "tzst"}
-_IMAGE = re.compile(
-    r"(?:(?P<basevm>[0-9]{1,9})/(?P<base>base-[^/\s]+)/)?"
-    r"(?P<vmid>[0-9]{1,9})/(?P<name>[^/\s]+\.(?P<format>raw|qcow2|vmdk))"
-)
 _IMAGE_NAME = re.compile(r"(vm|base)-(\d+)-\S+")
-
-
-@dataclass(frozen=True)
-class Volume:
-    """A parsed volume ID of the storage ``local``."""
-
-    volid: str
-    content: str
-    name: str
-    vmid: int | None = None
-    format: str = ""
-    base: str | None = None
-
-    @property
-    def is_base(self) -> bool:
-        """Whether it is a template's disk, from which linked clones are created."""
-        return self.vmid is not None and self.name.startswith("base-")
-
-
-def parse(volid: str) -> Volume:
-    """Parse a volume ID.
-
-    Raises:
-        ApiError: unknown storage or invalid name (500, PVE's texts).
-    """
-    store, colon, rest = volid.partition(":")
-    if not colon:
-        raise ApiError(f"unable to parse volume ID '{volid}'")
-    check_exists(store)
-    kind, _, name = rest.partition("/")
-    if kind in _DIRECTORIES and name and "/" not in name and name not in (".", ".."):
-        return Volume(volid, kind, name, format=name.rpartition(".")[2])
-    match = _IMAGE.fullmatch(rest)
-    if not match:
-        raise ApiError(f"unable to parse directory volume name '{rest}'")
-    base = f"{store}:{match['basevm']}/{match['base']}" if match["base"] else None
-    content = "rootdir" if match["format"] == "raw" else "images"
-    return Volume(volid, content, match["name"], int(match["vmid"]), match["format"], base)
-
-
-def full_id(store: str, volume: str) -> str:
-    """Return the volume ID for a name with or without storage: ``iso/x.iso`` -> ``local:iso/x.iso``."""
-    return volume if ":" in volume else f"{store}:{volume}"
-
-
-def check_exists(store: str) -> None:
-    """ApiError (500) unless ``store`` is the one storage of this node."""
-    if store != NAME:
-        raise ApiError(f"storage '{store}' does not exist")
-
-
-def size_bytes(text: str) -> int:
-    """Parse a size: ``96M`` -> 100663296; a plain number is bytes."""
-    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGT]?)", text)
-    if not match:
-        raise ApiError(f"unable to parse size '{text}'")
-    return checked_size(int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")))
-
-
-def checked_size(size: int) -> int:
-    """Return the size of a disk in bytes; ApiError if it is above the limit."""
-    if size > MAX_DISK_BYTES:
-        raise ApiError(f"disks of more than {size_text(MAX_DISK_BYTES)} are not supported here")
-    return size
-
-
-def size_text(size: int) -> str:
-    """Format a size in the shortest exact form: 100663296 -> ``96M``."""
-    for power, unit in enumerate("TGMK"):
-        step: int = 1024 ** (4 - power)
-        if size >= step and size % step == 0:
-            return f"{size // step}{unit}"
-    return str(size)
 
 
 class Storage:
@@ -116,7 +31,7 @@ class Storage:
         self.root = root
 
     def create_directories(self) -> None:
-        for directory in ("images", *_DIRECTORIES.values()):
+        for directory in ("images", *DIRECTORIES.values()):
             (self.root / directory).mkdir(parents=True, exist_ok=True)
 
     def path(self, volid: str) -> Path:
@@ -124,7 +39,7 @@ class Storage:
         volume = parse(volid)
         if volume.vmid is not None:
             return self.root / "images" / str(volume.vmid) / volume.name
-        return self.root / _DIRECTORIES[volume.content] / volume.name
+        return self.root / DIRECTORIES[volume.content] / volume.name
 
     def upload_path(self, tmpfilename: str) -> Path:
         """The file of an upload ``/var/tmp/pveupload-<hex>``, on this file system so that it can be moved."""
@@ -150,7 +65,7 @@ class Storage:
         directory = self.root / "images" / str(vmid)
         stems = {file.stem.partition("-")[2] for file in directory.glob("*")}
         number = next(n for n in itertools.count() if f"{vmid}-disk-{n}" not in stems)
-        return f"{NAME}:{vmid}/{name or f'vm-{vmid}-disk-{number}'}.{fmt}"
+        return f"{STORAGE}:{vmid}/{name or f'vm-{vmid}-disk-{number}'}.{fmt}"
 
     def users_of(self, volid: str) -> list[str]:
         """Return the volumes that are linked clones of the base image ``volid``."""
@@ -178,7 +93,7 @@ class Storage:
     def of_vm(self, vmid: int) -> list[str]:
         """Return the volume IDs of a VM's images, incomplete ones too; a linked clone's lacks its base."""
         files = sorted((self.root / "images" / str(vmid)).glob("*"))
-        return [f"{NAME}:{vmid}/{file.name}" for file in files if _IMAGE_NAME.match(file.name)]
+        return [f"{STORAGE}:{vmid}/{file.name}" for file in files if _IMAGE_NAME.match(file.name)]
 
     def images(self, vmid: int | None) -> list[dict[str, Any]]:
         """Return the rows of the content list for disk images, of all guests or of one."""
@@ -191,7 +106,7 @@ class Storage:
                 prefix = f"{parent.removeprefix('../')}/" if parent else ""
                 rows.append(
                     {
-                        "volid": f"{NAME}:{prefix}{file.parent.name}/{file.name}",
+                        "volid": f"{STORAGE}:{prefix}{file.parent.name}/{file.name}",
                         "content": "rootdir" if file.suffix == ".raw" else "images",
                         "format": file.suffix[1:],
                         "vmid": int(file.parent.name),
@@ -206,12 +121,12 @@ class Storage:
     def files(self, content: str) -> list[dict[str, Any]]:
         """Return the rows of the content list for uploaded files of one content type."""
         rows = []
-        for file in sorted((self.root / _DIRECTORIES[content]).iterdir()):
+        for file in sorted((self.root / DIRECTORIES[content]).iterdir()):
             if file.is_file() and _is_listed(file.name):
                 fmt = _FORMATS.get(file.suffix if content == "vztmpl" else content, file.suffix[1:])
                 rows.append(
                     {
-                        "volid": f"{NAME}:{content}/{file.name}",
+                        "volid": f"{STORAGE}:{content}/{file.name}",
                         "content": content,
                         "format": fmt,
                         "size": file.stat().st_size,
@@ -223,7 +138,7 @@ class Storage:
     def content(self, kind: str | None, vmid: int | None) -> list[dict[str, Any]]:
         """Return the content list, of one type or all. That of a guest lacks ISO images and templates."""
         rows = [row for row in self.images(vmid) if kind in (None, row["content"])]
-        for content in _DIRECTORIES:
+        for content in DIRECTORIES:
             if kind in (None, content) and not (vmid and content in ("iso", "vztmpl")):
                 rows += self.files(content)
         return rows

@@ -24,7 +24,8 @@ from minipve import process
 from minipve.atomic import UNFINISHED
 from minipve.config import nics, schema
 from minipve.config.values import Config
-from minipve.image.storage import Storage, parse
+from minipve.config.volume_ids import parse
+from minipve.image.storage import Storage
 from minipve.paths import Paths
 from minipve.process import MachineError
 

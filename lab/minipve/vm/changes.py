@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from minipve.config import drives, nics
+from minipve.config import drives, nics, volume_ids
 from minipve.config.store import GuestConfig
 from minipve.errors import ApiError
-from minipve.image import storage
 from minipve.lists import split_list
 from minipve.node import Node
 from minipve.process import MachineError
@@ -168,8 +167,10 @@ def uses(config: GuestConfig, volid: str) -> bool:
     """Return whether a current, pending or unused drive is this volume (with or without its base's name)."""
     options = [*config.options.items(), *config.pending.items()]
     files = [drives.parse(k, v)["file"] for k, v in options if drives.is_slot(k) or k.startswith("unused")]
-    used = {(volume.vmid, volume.name) for volume in (storage.parse(file) for file in files if ":" in file)}
-    volume = storage.parse(volid)
+    used = {
+        (volume.vmid, volume.name) for volume in (volume_ids.parse(file) for file in files if ":" in file)
+    }
+    volume = volume_ids.parse(volid)
     return (volume.vmid, volume.name) in used
 
 

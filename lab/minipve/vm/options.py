@@ -14,9 +14,9 @@ from minipve.access import rights
 from minipve.access.permit import Permit
 from minipve.config import drives, nics, schema
 from minipve.config.store import check_line
+from minipve.config.volume_ids import parse as parse_volume
 from minipve.errors import ApiError, parameter_error
 from minipve.image.storage import Storage
-from minipve.image.storage import parse as parse_volume
 from minipve.qemu import cloudinit
 from minipve.vm import unsupported
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from minipve import host
-from minipve.config import drives, values
+from minipve.config import drives, values, volume_ids
 from minipve.config.store import GuestConfig
 from minipve.image import storage
 from minipve.lists import split_list
@@ -76,9 +76,9 @@ def storage_resource(node: Node) -> dict[str, Any]:
     """Return the storage as the lists of the cluster's resources and of a pool's members show it."""
     usage = node.storage.usage() if node.is_up else {"used": 0, "total": 0}
     return {
-        "id": f"storage/{node.name}/{storage.NAME}",
+        "id": f"storage/{node.name}/{volume_ids.STORAGE}",
         "type": "storage",
-        "storage": storage.NAME,
+        "storage": volume_ids.STORAGE,
         "node": node.name,
         "plugintype": "dir",
         "status": "available" if node.is_up else "unknown",
@@ -115,7 +115,7 @@ def storage_row(node: Node) -> dict[str, Any]:
     """Return the storage as ``GET /nodes/{node}/storage`` shows it."""
     usage = node.storage.usage()
     return {
-        "storage": storage.NAME,
+        "storage": volume_ids.STORAGE,
         "type": "dir",
         "content": storage.CONTENT,
         "active": 1,

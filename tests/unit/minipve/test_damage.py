@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from minipve import launch, process
+from minipve import launch, power, process
 from minipve.access.accounts import Access
 from minipve.access.tickets import Tickets
 from minipve.atomic import UNFINISHED, sweep, write_atomic
@@ -171,13 +171,13 @@ def test_running_machine_is_detected_without_its_pid_file(
     file = paths.runtime(100, "pid")
     file.unlink() if text is None else file.write_bytes(text)
     assert running.running_pid(100, paths) == pid
-    assert launch.machines(paths) == {100: pid}
+    assert power.machines(paths) == {100: pid}
 
 
 def test_damaged_endpoint_json_is_empty(tmp_path: Path) -> None:
     paths = Paths(tmp_path, tmp_path)
     for text in (GARBAGE, b"[]", b"{}", b"3"):
-        launch.endpoint_file(paths).write_bytes(text)
+        paths.endpoint_file.write_bytes(text)
         assert launch.facts(paths) == {}
     (tmp_path / "accel.json").write_bytes(GARBAGE)
     assert accel._cached(tmp_path / "accel.json") == {}

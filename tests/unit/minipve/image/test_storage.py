@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from minipve.atomic import sweep
+from minipve.config import volume_ids
 from minipve.errors import ApiError
 from minipve.image import storage
 from minipve.image.storage import Storage
@@ -35,7 +36,7 @@ def local(tmp_path: Path) -> Storage:
     ],
 )
 def test_volume_id_is_parsed(volid: str, content: str, vmid: int | None, base: str | None) -> None:
-    volume = storage.parse(volid)
+    volume = volume_ids.parse(volid)
     assert (volume.content, volume.vmid, volume.base) == (content, vmid, base)
 
 
@@ -52,20 +53,20 @@ def test_volume_id_is_parsed(volid: str, content: str, vmid: int | None, base: s
 )
 def test_invalid_volume_id_is_refused(volid: str) -> None:
     with pytest.raises(ApiError):
-        storage.parse(volid)
+        volume_ids.parse(volid)
 
 
 @pytest.mark.parametrize(("text", "size"), [("96M", 96 * 2**20), ("1G", 2**30), ("1.5K", 1536), ("7", 7)])
 def test_size_is_parsed(text: str, size: int) -> None:
-    assert storage.size_bytes(text) == size
+    assert volume_ids.size_bytes(text) == size
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(100663296, "96M"), (2**30, "1G"), (1536 * 2**20, "1536M"), (1000, "1000")]
 )
 def test_size_is_formatted(size: int, text: str) -> None:
-    assert storage.size_text(size) == text
-    assert storage.size_bytes(text) == size
+    assert volume_ids.size_text(size) == text
+    assert volume_ids.size_bytes(text) == size
 
 
 @pytest.mark.parametrize(
