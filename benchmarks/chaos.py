@@ -36,9 +36,9 @@ from random import Random
 
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
-from minipve import process
-from minipve.lxc import cgroups
-from minipve.paths import Paths
+from minipve.base import process
+from minipve.base.paths import Paths
+from minipve.guests.lxc import cgroups
 
 VICTIMS = ("driver", "playbook", "worker", "endpoint")
 COMMANDS = ("up", "run", "run", "destroy")  # runs are drawn twice as often: they have the most to lose

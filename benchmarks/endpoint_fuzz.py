@@ -34,7 +34,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)
 
-from minipve import process  # noqa: E402
+from minipve.base import process  # noqa: E402
 
 from tests.contract import fuzzing, hostile_peers, rights  # noqa: E402
 from tests.contract.endpoint import Endpoint  # noqa: E402

@@ -31,7 +31,7 @@ from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.machines.inventory.endpoint import Endpoint
 from dasklab.machines.plan.lab_plan import plan
 from dasklab.paths import SHARE as ROOT
-from minipve import process
+from minipve.base import process
 
 CHILDREN = resource.RUSAGE_CHILDREN
 

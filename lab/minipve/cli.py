@@ -12,11 +12,14 @@ from pathlib import Path
 
 import click
 
-from minipve import cluster, environment, launch, power, state_folder
-from minipve.address import Address
-from minipve.paths import INSTANCE, Paths
-from minipve.terminal import Group
-from minipve.user_error import UserError
+from minipve.base.paths import INSTANCE, Paths
+from minipve.base.user_error import UserError
+from minipve.endpoint import control as launch
+from minipve.endpoint import environment, state_folder
+from minipve.endpoint.address import Address
+from minipve.endpoint.terminal import Group
+from minipve.guests import power
+from minipve.node import members as cluster
 
 MANAGEMENT = "10.77.0.1/24"
 
@@ -148,7 +151,7 @@ def run(
     unauthorized_delay: float,
 ) -> None:
     """Serve inside the network namespace. ``serve`` executes this command."""
-    from minipve import daemon
+    from minipve.endpoint import daemon
 
     os.set_inheritable(fd, False)
     os.set_inheritable(lock_fd, False)
@@ -231,9 +234,9 @@ def image(instance: str, container: bool, only_path: bool, output: Path | None) 
 
     The images are a disk for machines and a template for containers. Both also work on a real Proxmox VE.
     """
-    from minipve import progress
+    from minipve.base import progress
+    from minipve.guests.lxc import user_ids
     from minipve.image import golden as images
-    from minipve.lxc import user_ids
 
     paths = Paths.of(instance)
     path: Path = (images.template_path if container else images.image_path)(paths)
@@ -257,7 +260,7 @@ def image(instance: str, container: bool, only_path: bool, output: Path | None) 
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(instance: str, kinds: tuple[str, ...], as_json: bool) -> None:
     """Show what this machine lacks, and how to install it. Exit status 1 if minipve cannot run."""
-    from minipve import check as machine_check
+    from minipve.endpoint import check as machine_check
 
     report = machine_check.check(Paths.of(instance), kinds)
     if as_json:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from minipve import environment
+from minipve.endpoint import environment
 
 
 @dataclass(frozen=True)

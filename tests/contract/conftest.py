@@ -80,7 +80,7 @@ def own_for_all(start: Callable[..., Endpoint]) -> Endpoint:
 @pytest.fixture(scope="session")
 def lxc(real: bool) -> None:
     """Skip if this machine cannot run containers, with the reason."""
-    from minipve.lxc import support
+    from minipve.guests.lxc import support
 
     if not real and (lacking := support.problem()):
         pytest.skip(lacking)

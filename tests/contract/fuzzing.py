@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from minipve import api
-from minipve.config import schema
+from minipve.api import routing as api
+from minipve.config.rules import schema
 
 from tests.contract.endpoint import Endpoint
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minipve import api
 from minipve.access import rights
-from minipve.access.privileges import PRIVILEGES
 from minipve.access.rights import BESIDES_PATH, Right
-from minipve.config import schema
-from minipve.config.kinds import LXC, QEMU
+from minipve.api import routing as api
+from minipve.config.rules import schema
+from minipve.config.rules.kinds import LXC, QEMU
+from minipve.config.rules.privileges import PRIVILEGES
 
 from tests.contract.endpoint import Endpoint
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minipve.atomic import UNFINISHED
+from minipve.base.atomic import UNFINISHED
+from minipve.base.paths import Paths
+from minipve.guests.lxc import rootfs
 from minipve.image import golden
-from minipve.lxc import rootfs
-from minipve.paths import Paths
 
 from tests.contract import tiny
 from tests.contract.endpoint import Endpoint, refused

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minipve.qemu import sandbox
+from minipve.guests.qemu import sandbox
 
 from tests.contract.conftest import Allow, minipve, serve
 from tests.contract.endpoint import Endpoint, refused

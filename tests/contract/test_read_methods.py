@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minipve.config import schema
+from minipve.config.rules import schema
 
 from tests.contract.endpoint import Endpoint, refused
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
-from minipve import process
-from minipve.paths import Paths
+from minipve.base import process
+from minipve.base.paths import Paths
 
 BIN = Path(sys.executable).parent
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 from dasklab.model.packages import PINS
-from minipve import progress
-from minipve.image import golden, qemu_img
-from minipve.paths import Paths
-from minipve.qemu import cloudinit
+from minipve.base import progress
+from minipve.base.paths import Paths
+from minipve.guests.qemu import cloudinit
+from minipve.image import golden
+from minipve.storage import qemu_img
 
 PATIENCE_S = 600  # other tests run at the same time
 NICS = {"e1000": "BC:24:11:00:00:01", "rtl8139": "BC:24:11:00:00:02"}

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import requests
-from minipve import process
+from minipve.base import process
+from minipve.base.paths import Paths
 from minipve.image import direct_boot
-from minipve.paths import Paths
 from proxmoxer import ProxmoxAPI
 
 from tests.e2e.conftest import Bench

@@ -21,9 +21,9 @@ import pytest
 import yaml
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.paths import ROLES
+from minipve.base.paths import Paths
 from minipve.image import wheels
 from minipve.network import namespace
-from minipve.paths import Paths
 
 from tests.e2e.conftest import BIN, Bench
 from tests.waiting import until

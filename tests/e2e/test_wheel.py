@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 from dasklab.paths import SHARE as ROOT
-from minipve.paths import Paths
+from minipve.base.paths import Paths
 
 from tests import tutorials
 from tests.e2e.installed import Installed

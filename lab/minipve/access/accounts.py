@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from minipve.access.privileges import BUILTIN_ROLES, PRIVILEGES
-from minipve.atomic import write_atomic
-from minipve.errors import ApiError
-from minipve.user_error import UserError
+from minipve.base.atomic import write_atomic
+from minipve.base.errors import ApiError
+from minipve.base.user_error import UserError
+from minipve.config.rules.privileges import BUILTIN_ROLES, PRIVILEGES
 
 ROOT = "root@pam"
 log = logging.getLogger(__name__)

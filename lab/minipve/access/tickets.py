@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from minipve.access.accounts import Access, owner
-from minipve.atomic import write_atomic
-from minipve.errors import UnauthorizedError
+from minipve.base.atomic import write_atomic
+from minipve.base.errors import UnauthorizedError
 
 LIFETIME_S = 2 * 3600
 _GRACE_S = 300

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minipve.api import CT, VM, children, route
-from minipve.call import Call
+from minipve.api.routing import CT, VM, children, route
+from minipve.node.call import Call
 
 _INDEXES = {  # path -> key of the name in a row, as in PVE
     "/access": "subdir",

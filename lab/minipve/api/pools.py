@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from minipve.access import rights
-from minipve.api import route
-from minipve.call import Call
+from minipve.api.routing import route
+from minipve.base.errors import ApiError, error_prefix
 from minipve.config import volume_ids
-from minipve.errors import ApiError, error_prefix
+from minipve.guests.rows import guest_resource
+from minipve.guests.vm import summary
 from minipve.lists import split_list
-from minipve.summaries import guest_resource
-from minipve.vm import summary
+from minipve.node.call import Call
 
 
 def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from minipve.config import nics, schema
-from minipve.config.kinds import LXC
+from minipve.config import nics
+from minipve.config.rules import schema
+from minipve.config.rules.kinds import LXC
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from minipve.config import schema, volume_ids
+from minipve.config import volume_ids
+from minipve.config.rules import schema
 
 Drive = dict[str, str]
 _SLOT = re.compile(r"(?:ide|sata|scsi|virtio)\d+")

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from minipve.config import schema
+from minipve.config.rules import schema
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minipve.config import schema
-from minipve.config.kinds import LXC, QEMU, Kind
+from minipve.base.errors import parameter_error
+from minipve.config.rules import schema
+from minipve.config.rules.kinds import LXC, QEMU, Kind
 from minipve.config.store import GuestConfig, typed
-from minipve.errors import parameter_error
 
 
 def rows(config: GuestConfig) -> list[dict[str, object]]:

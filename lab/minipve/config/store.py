@@ -17,12 +17,12 @@ from itertools import product
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from minipve.atomic import flocked, write_atomic
-from minipve.config import schema
+from minipve.base.atomic import flocked, write_atomic
+from minipve.base.errors import ApiError, text_of
 from minipve.config.journal import Journal
-from minipve.config.kinds import LXC, QEMU, Kind
-from minipve.config.validate import Errors, check_value
-from minipve.errors import ApiError, text_of
+from minipve.config.rules import schema
+from minipve.config.rules.kinds import LXC, QEMU, Kind
+from minipve.config.rules.validate import Errors, check_value
 
 LOCK_WAIT_S = 10.0
 SHORT_LOCK_WAIT_S = 1.0

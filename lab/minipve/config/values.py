@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
-from minipve.config import schema
-from minipve.config.kinds import LXC
-from minipve.errors import ApiError
+from minipve.base.errors import ApiError
+from minipve.config.rules import schema
+from minipve.config.rules.kinds import LXC
 
 Config = Mapping[str, str]
 _DEFAULT_MEMORY_MIB = 512

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from minipve.errors import ApiError
+from minipve.base.errors import ApiError
 
 STORAGE = "local"
 """The name of the only storage."""

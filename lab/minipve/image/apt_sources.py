@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from minipve import process
+from minipve.base import process
 
 APT = Path("/etc/apt")
 RELEVANT_OPTION = re.compile(

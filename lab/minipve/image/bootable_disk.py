@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from minipve import process
+from minipve.base import process
+from minipve.base.process import MachineError
 from minipve.image import debian
-from minipve.process import MachineError
 
 SIZE_GIB = 8
 BOOT_IMAGE, CORE_IMAGE = "/boot/grub/boot.img", "/boot/grub/core.img"

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from minipve import process
-from minipve.progress import Progress
-from minipve.user_error import UserError
+from minipve.base import process
+from minipve.base.progress import Progress
+from minipve.base.user_error import UserError
 
 SPACE_GIB = 5
 

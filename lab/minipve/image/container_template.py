@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minipve import process
+from minipve.base import process
 from minipve.image import debian
 
 SUFFIX = ".tar.zst"

@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from minipve import process
+from minipve.base import process
+from minipve.base.progress import Progress
 from minipve.image import apt_sources, build_tools
-from minipve.progress import Progress
 
 SUITE = "bookworm"
 GUEST = Path(__file__).with_name("guest")

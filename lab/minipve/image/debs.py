@@ -15,11 +15,11 @@ import sys
 import tarfile
 from pathlib import Path
 
+from minipve.base.paths import Paths
+from minipve.base.process import need
+from minipve.base.progress import silent
+from minipve.base.user_error import UserError
 from minipve.image import apt_sources, build_tools, debian
-from minipve.paths import Paths
-from minipve.process import need
-from minipve.progress import silent
-from minipve.user_error import UserError
 
 
 def archive_path(status: Path, packages: list[str]) -> Path:

@@ -17,9 +17,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from minipve import process
-from minipve.paths import Paths
-from minipve.process import MachineError
+from minipve.base import process
+from minipve.base.paths import Paths
+from minipve.base.process import MachineError
 
 INSIDE = "/boot/direct"  # guest/machine.sh writes the files there
 FILES = ("kernel", "initrd", "cmdline")

@@ -12,12 +12,12 @@ import hashlib
 import os
 from pathlib import Path
 
-from minipve import process
-from minipve.atomic import replaced
+from minipve.base import process
+from minipve.base.atomic import replaced
+from minipve.base.paths import Paths
+from minipve.base.progress import Progress, Steps
+from minipve.base.user_error import UserError
 from minipve.image import bootable_disk, build_tools, container_template, debian, direct_boot, wheels
-from minipve.paths import Paths
-from minipve.progress import Progress, Steps
-from minipve.user_error import UserError
 
 # Seconds of each step on two 2.5 GHz cores, to estimate the time left.
 STEPS = Steps(wheels=4, debian=30, template=4, file_system=4, kernel=1, convert=3)

@@ -7,9 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from minipve.base.paths import Paths
+from minipve.base.progress import silent
 from minipve.image import build_tools
-from minipve.paths import Paths
-from minipve.progress import silent
 
 PYTHON = "3.11"  # the version in the guests' Debian
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (36, 34, 31, 28, 27, 24, 17, 12, 5)]

@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from minipve import process
+from minipve.base import process
+from minipve.base.paths import Paths
 from minipve.network import interfaces, links, tunnels, vlans, vnets
 from minipve.network.interfaces import Iface
 from minipve.network.links import Command
-from minipve.paths import Paths
 
 
 def reload(paths: Paths, node: str = "") -> None:

@@ -6,7 +6,7 @@ management network, as if they were connected to one switch. VXLAN tunnels betwe
 
 from __future__ import annotations
 
-from minipve import process
+from minipve.base import process
 from minipve.network import links
 from minipve.network.links import Command
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from minipve import process
-from minipve.process import MachineError
+from minipve.base import process
+from minipve.base.process import MachineError
 
 Command = list[str]
 Log = Callable[[str], None]

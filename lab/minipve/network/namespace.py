@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from minipve import process
-from minipve.atomic import write_atomic
-from minipve.paths import Paths
-from minipve.user_error import UserError
+from minipve.base import process
+from minipve.base.atomic import write_atomic
+from minipve.base.paths import Paths
+from minipve.base.user_error import UserError
 
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)

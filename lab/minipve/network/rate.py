@@ -11,12 +11,12 @@ class instead. That shapes where a real node polices, so results name it differe
 
 from __future__ import annotations
 
-from minipve import process
+from minipve.base import process
+from minipve.base.process import MachineError
 from minipve.config.container_nics import ContainerNic
 from minipve.config.nics import Nic
 from minipve.network import links
 from minipve.network.links import Command, Log
-from minipve.process import MachineError
 
 BURST = "1048576b"
 

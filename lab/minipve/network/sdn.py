@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from minipve.atomic import write_atomic
-from minipve.errors import ApiError
+from minipve.base.atomic import write_atomic
+from minipve.base.errors import ApiError
+from minipve.base.user_error import UserError
 from minipve.lists import split_list
-from minipve.user_error import UserError
 
 LOCAL = "localnetwork"
 """The zone of bridges that belong to a node and not to a vnet."""

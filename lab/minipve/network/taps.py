@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
+from minipve.base.process import MachineError
 from minipve.config import nics
 from minipve.config.nics import Nic
 from minipve.network import links, rate, vlans
 from minipve.network.links import Log
-from minipve.process import MachineError
 
 MIN_MTU = 576  # the smallest that IP allows
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minipve import process
+from minipve.base import process
+from minipve.base.process import MachineError
 from minipve.config.container_nics import ContainerNic, host_name
 from minipve.network import links, rate, vlans
 from minipve.network.links import Log
-from minipve.process import MachineError
 
 
 def check(index: int, nic: ContainerNic) -> None:

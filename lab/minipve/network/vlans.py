@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from minipve import process
+from minipve.base import process
+from minipve.base.process import MachineError
 from minipve.network import links
 from minipve.network.links import Command
-from minipve.process import MachineError
 
 UNSUPPORTED = "not supported by this kernel, which has no VLAN filtering (CONFIG_BRIDGE_VLAN_FILTERING)"
 DEFAULT_VIDS = "2-4094"

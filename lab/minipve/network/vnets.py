@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from minipve.atomic import write_atomic
+from minipve.base.atomic import write_atomic
 from minipve.lists import split_list
 from minipve.network import interfaces, sdn, vlans
 from minipve.network.interfaces import Iface

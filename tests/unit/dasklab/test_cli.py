@@ -33,9 +33,9 @@ from dasklab.replaced import REPLACED
 from dasklab.running import driver, playbook
 from dasklab.running.setup import setup_of
 from daskwire.terminal.cli import wire as daskwire
-from minipve import launch
+from minipve.base.user_error import UserError
 from minipve.cli import minipve
-from minipve.user_error import UserError
+from minipve.endpoint import control as launch
 
 from tests import command_reference
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from minipve import check, process
+from minipve.base import process
+from minipve.base.paths import Paths
+from minipve.base.user_error import UserError
 from minipve.cli import minipve
-from minipve.lxc import support, user_ids
+from minipve.endpoint import check
+from minipve.guests.lxc import support, user_ids
 from minipve.network import namespace
-from minipve.paths import Paths
-from minipve.user_error import UserError
 
 HOW_TO = (Path(__file__).parents[3] / "docs/how-to/minipve.md").read_text()
 
@@ -160,7 +161,7 @@ def test_how_to_names_the_packages_of_each_purpose() -> None:
 
 def test_how_to_installs_the_packages_that_minipve_imports() -> None:
     imported = set()
-    for file in Path(check.__file__).parent.rglob("*.py"):
+    for file in Path(check.__file__).parents[1].rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 imported |= {alias.name.partition(".")[0] for alias in node.names}

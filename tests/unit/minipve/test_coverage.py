@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minipve import coverage
+from minipve.api import coverage
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,17 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from minipve import launch, power, process
 from minipve.access.accounts import Access
 from minipve.access.tickets import Tickets
-from minipve.atomic import UNFINISHED, sweep, write_atomic
+from minipve.base import process
+from minipve.base.atomic import UNFINISHED, sweep, write_atomic
+from minipve.base.errors import ApiError
+from minipve.base.paths import Paths
+from minipve.base.user_error import UserError
 from minipve.config.store import GuestConfig, GuestStore
-from minipve.errors import ApiError
+from minipve.endpoint import control as launch
+from minipve.guests import power
+from minipve.guests.qemu import accel, running
 from minipve.network import interfaces
-from minipve.paths import Paths
-from minipve.qemu import accel, running
-from minipve.tasks import Tasks
-from minipve.user_error import UserError
+from minipve.node.tasks import Tasks
 
 GARBAGE = b"\x00\xff\xfe not what it was"
 

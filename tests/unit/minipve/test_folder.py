@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from minipve import state_folder
+from minipve.base.paths import Paths
+from minipve.base.user_error import UserError
 from minipve.cli import minipve
-from minipve.paths import Paths
-from minipve.user_error import UserError
+from minipve.endpoint import state_folder
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minipve.paths import Paths
+from minipve.base.paths import Paths
 
 
 def test_environment_sets_the_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from minipve import process
-from minipve.process import MachineError
-from minipve.user_error import UserError
+from minipve.base import process
+from minipve.base.process import MachineError
+from minipve.base.user_error import UserError
 
 
 def test_missing_program_is_an_error_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

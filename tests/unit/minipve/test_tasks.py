@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from minipve.errors import ApiError, denied
-from minipve.process import MachineError
-from minipve.tasks import Task, Tasks, Work, parse_upid
+from minipve.base.errors import ApiError, denied
+from minipve.base.process import MachineError
+from minipve.node.tasks import Task, Tasks, Work, parse_upid
 
 from tests.waiting import PATIENCE_S
 

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from dasklab.machines.inventory.endpoint import Endpoint
-from minipve import tls
+from minipve.http import tls
 
 HANG_UP = "hang up"
 

@@ -11,9 +11,9 @@ import pytest
 from minipve.access import tickets
 from minipve.access.accounts import Access, acl_path, grant, normalise_path, revoke
 from minipve.access.permit import Permit
-from minipve.access.privileges import BUILTIN_ROLES, PRIVILEGES
 from minipve.access.tickets import Tickets, hash_secret, same_secret, token_digest
-from minipve.errors import ApiError, UnauthorizedError
+from minipve.base.errors import ApiError, UnauthorizedError
+from minipve.config.rules.privileges import BUILTIN_ROLES, PRIVILEGES
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from minipve.config.formats import CHECKS, PROPERTY_FORMATS, UNCHECKED, check_format
+from minipve.config.rules.formats import CHECKS, PROPERTY_FORMATS, UNCHECKED, check_format
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_named_formats(name: str, good: str, bad: str, complaint: str) -> None:
 
 
 def test_every_format_of_the_schema_is_known() -> None:
-    from minipve import api
-    from minipve.config import schema
+    from minipve.api import routing as api
+    from minipve.config.rules import schema
 
     def names(facts: dict[str, object]) -> set[str]:
         fmt = facts.get("format")

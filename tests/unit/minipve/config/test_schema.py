@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from minipve import api, make_schema
-from minipve.config import schema
-from minipve.errors import ApiError
+from minipve.api import make_schema
+from minipve.api import routing as api
+from minipve.base.errors import ApiError
+from minipve.config.rules import schema
 
 PUBLISHED = Path(__file__).parents[5] / "shared/pve/pve-api-schema-9.1.json"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from minipve.atomic import write_atomic
+from minipve.base.atomic import write_atomic
+from minipve.base.errors import ApiError
 from minipve.config.store import GuestConfig, GuestStore, typed
-from minipve.errors import ApiError
 
 from tests.waiting import PATIENCE_S
 

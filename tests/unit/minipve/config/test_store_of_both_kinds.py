@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minipve.config.kinds import LXC
+from minipve.base.errors import ApiError
+from minipve.config.rules.kinds import LXC
 from minipve.config.store import GuestStore
-from minipve.errors import ApiError
 
 
 def test_vmid_is_unique_across_both_kinds(tmp_path: Path) -> None:

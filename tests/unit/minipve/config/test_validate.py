@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from minipve.config import schema
-from minipve.config.validate import FormatError, check_value, parse, to_text
+from minipve.config.rules import schema
+from minipve.config.rules.validate import FormatError, check_value, parse, to_text
 
 NET = schema.option_format("net0")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minipve.config.kinds import LXC
+from minipve.config.rules.kinds import LXC
 from minipve.config.store import GuestConfig
-from minipve.container import changes
+from minipve.guests.container import changes
 
 
 def test_pending_changes_can_be_reverted() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from minipve.container import options
-from minipve.errors import ApiError
+from minipve.base.errors import ApiError
+from minipve.guests.container import options
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from minipve import process
+from minipve.base import process
+from minipve.base.process import MachineError
 from minipve.image import bootable_disk
-from minipve.process import MachineError
 
 needs_mke2fs = pytest.mark.skipif(
     shutil.which("mke2fs", path="/usr/sbin:/sbin:/usr/bin") is None, reason="mke2fs and debugfs are needed"

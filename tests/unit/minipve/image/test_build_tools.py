@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from minipve.base.progress import silent
+from minipve.base.user_error import UserError
 from minipve.image import build_tools
-from minipve.progress import silent
-from minipve.user_error import UserError
 
 
 def test_failed_command_reports_its_error_line(tmp_path: Path) -> None:

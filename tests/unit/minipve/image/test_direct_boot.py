@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from minipve.image import direct_boot, qemu_img
-from minipve.paths import Paths
-from minipve.process import MachineError
+from minipve.base.paths import Paths
+from minipve.base.process import MachineError
+from minipve.image import direct_boot
+from minipve.storage import qemu_img
 
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 pytestmark = pytest.mark.skipif(

@@ -6,10 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from minipve.image import build_tools, container_template, debian, golden, qemu_img, wheels
-from minipve.paths import Paths
-from minipve.progress import silent
-from minipve.user_error import UserError
+from minipve.base.paths import Paths
+from minipve.base.progress import silent
+from minipve.base.user_error import UserError
+from minipve.image import build_tools, container_template, debian, golden, wheels
+from minipve.storage import qemu_img
 
 
 def test_image_name_changes_with_the_requirements(tmp_path: Path) -> None:

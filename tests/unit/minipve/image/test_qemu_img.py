@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from minipve.image import qemu_img
-from minipve.process import MachineError
+from minipve.base.process import MachineError
+from minipve.storage import qemu_img
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is needed")
 

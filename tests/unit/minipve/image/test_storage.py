@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from minipve.atomic import sweep
+from minipve.base.atomic import sweep
+from minipve.base.errors import ApiError
 from minipve.config import volume_ids
-from minipve.errors import ApiError
-from minipve.image import storage
-from minipve.image.storage import Storage
+from minipve.storage import directory as storage
+from minipve.storage.directory import Storage
 
 
 @pytest.fixture

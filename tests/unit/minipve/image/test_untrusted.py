@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from minipve.errors import ApiError
-from minipve.image import untrusted
+from minipve.base.errors import ApiError
+from minipve.storage import untrusted
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is needed")
 

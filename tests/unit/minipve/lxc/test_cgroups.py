@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minipve import host
-from minipve.lxc import cgroups
-from minipve.paths import Paths
+from minipve.base import host
+from minipve.base.paths import Paths
+from minipve.guests.lxc import cgroups
 
 
 @pytest.fixture

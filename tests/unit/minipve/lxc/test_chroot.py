@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from minipve.lxc import chroot
+from minipve.guests.lxc import chroot
 
 
 def test_imports_are_refused_inside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minipve.lxc import configuration
-from minipve.paths import Paths
+from minipve.base.paths import Paths
+from minipve.guests.lxc import configuration
 
 NET = "name=eth1,bridge=vmbr1,hwaddr=02:DA:5C:00:00:12,ip=10.77.0.11/24,gw=10.77.0.1,rate=12.5"
 

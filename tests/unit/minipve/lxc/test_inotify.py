@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minipve.lxc import inotify
-from minipve.process import MachineError
+from minipve.base.process import MachineError
+from minipve.guests.lxc import inotify
 
 
 def test_limit_is_raised_only_if_too_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

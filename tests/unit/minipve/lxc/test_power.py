@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from minipve.lxc.power import failure_cause
+from minipve.guests.lxc.power import failure_cause
 
 LOG = """\
 lxc-start 101 20260101000000.000 DEBUG    conf - ../src/lxc/conf.c:run_buffer:300 - Script exec /x

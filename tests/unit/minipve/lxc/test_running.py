@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minipve.lxc import running
-from minipve.paths import Paths
+from minipve.base.paths import Paths
+from minipve.guests.lxc import running
 
 
 @pytest.fixture

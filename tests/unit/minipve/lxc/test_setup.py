@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minipve.lxc import setup
+from minipve.guests.lxc import setup
 
 NET = "name=eth1,bridge=vmbr1,hwaddr=02:DA:5C:00:00:12,ip=10.77.0.11/24,gw=10.77.0.1,rate=12.5"
 

@@ -67,7 +67,7 @@ def test_new_bridge_has_a_fixed_mac_and_no_spanning_tree() -> None:
 SCRIPT = """
 from pathlib import Path
 from minipve.network import interfaces, bridges, links, rate
-from minipve.paths import Paths
+from minipve.base.paths import Paths
 paths = Paths(Path({state!r}), Path({state!r}))
 paths.interfaces.parent.mkdir(parents=True)
 paths.interfaces.write_text(interfaces.write_interfaces(interfaces.default("10.9.0.1/24")))

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from minipve import process
+from minipve.base import process
+from minipve.base.paths import Paths
+from minipve.base.user_error import UserError
 from minipve.network import namespace
-from minipve.paths import Paths
-from minipve.user_error import UserError
 
 from tests.waiting import PATIENCE_S
 

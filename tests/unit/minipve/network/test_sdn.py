@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minipve.base.user_error import UserError
 from minipve.network import interfaces, sdn, tunnels, vnets
 from minipve.network.sdn import Sdn
-from minipve.user_error import UserError
 
 PEERS = "10.0.0.1,10.0.0.2,10.0.0.3"
 ZONE: dict[str, Any] = {"type": "vxlan", "peers": PEERS}

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from minipve.paths import Paths
-from minipve.qemu import accel
-from minipve.qemu.accel import Accel
+from minipve.base.paths import Paths
+from minipve.guests.qemu import accel
+from minipve.guests.qemu.accel import Accel
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 import yaml
+from minipve.base.paths import Paths
+from minipve.base.process import MachineError
+from minipve.guests.qemu import cloudinit
 from minipve.image.debian import GUEST
-from minipve.paths import Paths
-from minipve.process import MachineError
-from minipve.qemu import cloudinit
 
 from tests.waiting import PATIENCE_S
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from minipve.base.paths import Paths
 from minipve.config import nics, values
+from minipve.guests.qemu import command_line, power, sandbox
+from minipve.guests.qemu.accel import Accel
 from minipve.image.direct_boot import Boot
-from minipve.paths import Paths
-from minipve.qemu import command_line, power, sandbox
-from minipve.qemu.accel import Accel
 
 TCG, KVM = Accel("tcg", "a test"), Accel("kvm", "a test")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minipve.paths import Paths
-from minipve.process import MachineError
-from minipve.qemu import agent, channel, power, qmp
+from minipve.base.paths import Paths
+from minipve.base.process import MachineError
+from minipve.guests.qemu import agent, channel, power, qmp
 
 from tests.hostile_agent import RAW
 from tests.waiting import PATIENCE_S

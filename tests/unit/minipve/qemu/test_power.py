@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minipve.paths import Paths
-from minipve.process import MachineError
-from minipve.qemu import power, running
+from minipve.base.paths import Paths
+from minipve.base.process import MachineError
+from minipve.guests.qemu import power, running
 
 CONFIG = {
     "name": "worker-1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 
 import pytest
-from minipve.qemu import tsc
+from minipve.guests.qemu import tsc
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has a time stamp counter")

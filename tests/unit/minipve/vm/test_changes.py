@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from minipve.base.errors import ApiError
+from minipve.base.paths import Paths
 from minipve.config import drives
 from minipve.config.store import GuestConfig
-from minipve.errors import ApiError
-from minipve.node import Node
-from minipve.paths import Paths
-from minipve.tasks import Task
-from minipve.vm import changes
+from minipve.guests.vm import changes
+from minipve.node.node import Node
+from minipve.node.tasks import Task
 
 QUIET = Task("", Path("/dev/null"))
 

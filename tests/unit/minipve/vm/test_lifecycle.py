@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from minipve.access.permit import Permit
+from minipve.base.paths import Paths
 from minipve.config.store import GuestConfig
-from minipve.node import Node
-from minipve.paths import Paths
-from minipve.tasks import Task
-from minipve.vm import lifecycle
+from minipve.guests.vm import lifecycle
+from minipve.node.node import Node
+from minipve.node.tasks import Task
 
 QUIET = Task("", Path("/dev/null"))
 

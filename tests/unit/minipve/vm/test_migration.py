@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from minipve.base.errors import ApiError
+from minipve.base.paths import Paths
 from minipve.config.store import GuestConfig
-from minipve.errors import ApiError
-from minipve.node import Node
-from minipve.paths import Paths
-from minipve.tasks import Task
-from minipve.vm import lifecycle, migration
+from minipve.guests.vm import lifecycle, migration
+from minipve.node.node import Node
+from minipve.node.tasks import Task
 
 DISKS = ("local:100/vm-100-disk-0.qcow2", "local:100/vm-100-disk-1.qcow2")
 OPTIONS = {"name": "m", "scsi0": f"{DISKS[0]},size=1M", "unused0": DISKS[1]}

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from minipve.access.accounts import Access, grant
 from minipve.access.permit import Permit
-from minipve.config import drives, nics, schema
-from minipve.errors import ApiError
-from minipve.vm import options
+from minipve.base.errors import ApiError
+from minipve.config import drives, nics
+from minipve.config.rules import schema
+from minipve.guests.vm import options
 
 
 @pytest.mark.parametrize(

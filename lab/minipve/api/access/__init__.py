@@ -1,0 +1,1 @@
+"""/access: users, groups, roles, tokens, permissions."""

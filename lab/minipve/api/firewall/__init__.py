@@ -1,0 +1,1 @@
+"""The firewall of the cluster, of nodes and of guests: stored, never applied."""

@@ -1,0 +1,116 @@
+"""Settings of a node: configuration, DNS, hosts, time zone, services. They have no effect on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import zoneinfo
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from minipve.api.routing import route
+from minipve.base.errors import ApiError, parameter_error
+from minipve.config.rules.kinds import LXC
+from minipve.lists import split_list
+from minipve.node import settings as node_settings
+from minipve.node.call import Call
+
+_NODE = "/nodes/{node}"
+_CONTROL = {"node", "digest", "delete", "property"}
+_SUPPORTED = {"description"}
+_HOSTS = Path("/etc/hosts")
+_SERVICES = {
+    "pve-cluster": "The Proxmox VE cluster filesystem",
+    "pvedaemon": "PVE API Daemon",
+    "pveproxy": "PVE API Proxy Server",
+    "pvestatd": "PVE Status Daemon",
+}
+"""The services whose work minipve does."""
+
+
+@route("GET", f"{_NODE}/config")
+def config(call: Call) -> dict[str, Any]:
+    """Return the node's configuration, or one property of it."""
+    settings = node_settings.load(call.node)
+    digest = {"digest": node_settings.digest(settings)}
+    if name := call.get("property"):
+        return digest | ({name: settings["config"][name]} if name in settings["config"] else {})
+    return dict(settings["config"]) | digest
+
+
+@route("PUT", f"{_NODE}/config")
+def update_config(call: Call) -> None:
+    """Change the description, the only property without an effect on the node itself."""
+    changed = {key: value for key, value in call.params.items() if key not in _CONTROL}
+    if unsupported := sorted(changed.keys() - _SUPPORTED):
+        raise parameter_error(**dict.fromkeys(unsupported, "not supported here"))
+    with node_settings.change(call.node) as settings:
+        if call.get("digest") not in (None, node_settings.digest(settings)):
+            raise ApiError(LXC.modified)
+        for name in split_list(call.get("delete", "")):
+            settings["config"].pop(name, None)
+        settings["config"] |= changed
+
+
+@route("GET", f"{_NODE}/dns")
+def dns(call: Call) -> dict[str, str]:
+    settings: dict[str, str] = node_settings.load(call.node)["dns"]
+    return settings
+
+
+@route("PUT", f"{_NODE}/dns")
+def update_dns(call: Call) -> None:
+    """Store the search domain and the servers, which minipve does not use."""
+    with node_settings.change(call.node) as settings:
+        settings["dns"] = {key: value for key, value in call.params.items() if key != "node"}
+
+
+@route("GET", f"{_NODE}/hosts")
+def hosts(call: Call) -> dict[str, str]:
+    """Return the machine's /etc/hosts, with which all nodes resolve names."""
+    data = _HOSTS.read_bytes()
+    return {"data": data.decode(errors="replace"), "digest": hashlib.sha1(data).hexdigest()}
+
+
+@route("GET", f"{_NODE}/time")
+def read_time(call: Call) -> dict[str, Any]:
+    """Return the time in UTC, and in the node's time zone as if that were UTC."""
+    name, now = node_settings.load(call.node)["timezone"], int(time.time())
+    offset = datetime.fromtimestamp(now, zoneinfo.ZoneInfo(name)).utcoffset()
+    local = now + int(offset.total_seconds()) if offset else now
+    return {"timezone": name, "time": now, "localtime": local}
+
+
+@route("PUT", f"{_NODE}/time")
+def update_time(call: Call) -> None:
+    """Set the time zone, in which only ``GET .../time`` shows the time."""
+    if call["timezone"] not in zoneinfo.available_timezones():
+        raise ApiError(f"No such timezone: '{call['timezone']}'")
+    with node_settings.change(call.node) as settings:
+        settings["timezone"] = call["timezone"]
+
+
+def _service(name: str) -> dict[str, str]:
+    state = {"state": "running", "active-state": "active", "unit-state": "enabled"}
+    return {"service": name, "name": name, "desc": _SERVICES[name]} | state
+
+
+@route("GET", f"{_NODE}/services")
+def services(call: Call) -> list[dict[str, str]]:
+    return [_service(name) for name in _SERVICES]
+
+
+@route("GET", f"{_NODE}/services/{{service}}")
+def service(call: Call) -> list[dict[str, str]]:
+    """Return the implemented names below a service."""
+    return [{"subdir": "state"}]
+
+
+@route("GET", f"{_NODE}/services/{{service}}/state")
+def service_state(call: Call) -> dict[str, str]:
+    """Return the state of a service. Others than ``_SERVICES`` do not exist here."""
+    if call["service"] not in _SERVICES:
+        name = call["service"]
+        return {"service": name, "name": name, "desc": name, "state": "unknown", "unit-state": "not-found"}
+    return _service(call["service"])

@@ -1,0 +1,1 @@
+"""The endpoint of an instance: set up, start, serve, watch, stop, check."""

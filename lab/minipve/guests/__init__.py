@@ -1,0 +1,1 @@
+"""Guests of both kinds: real machines (qemu, vm) and real containers (lxc, container)."""

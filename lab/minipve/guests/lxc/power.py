@@ -1,0 +1,139 @@
+"""Start, shut down and stop a container.
+
+LXC runs in a mount namespace of the container's own (mounts.py), in which the container's file system is
+mounted on a folder that every user ID can reach. LXC's monitor process outlives the endpoint, as QEMU does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from minipve.base import process
+from minipve.base.paths import Paths
+from minipve.base.process import MachineError
+from minipve.config import container_nics, values
+from minipve.guests.lxc import (
+    cgroups,
+    chroot,
+    configuration,
+    inotify,
+    mounts,
+    running,
+    setup,
+    support,
+    user_ids,
+)
+from minipve.network import veths
+from minipve.network.links import Log
+
+START_TIMEOUT_S = 60
+_SYSTEMD_HALT = signal.SIGRTMIN + 3
+_MONITOR_GRACE_S = 2.0
+_SOURCE_PLACE = re.compile(
+    r"^lxc-start: (?:\S+: )?(?:\S+\.c: \w+: \d+ )?"
+)  # where in LXC's source, on stderr
+
+
+def start(vmid: int, options: dict[str, str], paths: Paths, log: Log) -> None:
+    """Start a container with its NICs and limits.
+
+    Raises:
+        MachineError: it did not start. Nothing is left behind.
+    """
+    support.require()
+    nics = container_nics.of_config(options)
+    for index, nic in nics.items():
+        veths.check(index, nic)
+    first_id = user_ids.of_root(options, paths)
+    if message := inotify.ensure_limit(len(running.vmids(paths)) + 1):
+        log(message)
+    with running.locks[paths.run, vmid]:
+        running.clean(vmid, paths)
+        configuration.log_file(vmid, paths).unlink(missing_ok=True)
+        try:
+            mounts.with_own_mounts(lambda: _start(vmid, options, paths, first_id, log))
+            running.remember(vmid, paths)
+            cgroups.apply(vmid, paths, cgroups.limits(options, cgroups.version()))
+            veths.finish_start(vmid, nics, log)
+        except BaseException:
+            stop(vmid, paths)
+            raise
+
+
+def _start(vmid: int, options: dict[str, str], paths: Paths, first_id: int, log: Log) -> None:
+    mounts.mount_sys()
+    chroot.mount(vmid, paths)
+    systemd = chroot.at(chroot.MOUNT_POINT, lambda: setup.at_start(options, first_id))
+    if systemd and values.features(options).get("nesting") != "1":
+        log(f"WARN: Systemd {systemd} detected. You may need to enable nesting.")
+    folder = running.lxc_folder(paths)
+    (folder / str(vmid)).mkdir(parents=True)
+    (folder / str(vmid) / "config").write_text(configuration.text(vmid, options, paths, first_id))
+    words = [str(process.which("lxc-start")), "-d", "-C", "-P", str(folder), "-n", str(vmid)]
+    result = subprocess.run(
+        [*words, "-p", str(paths.runtime(vmid, "monitor"))],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=START_TIMEOUT_S,
+        cwd="/",
+        env={"PATH": "/nonexistent"},  # so that LXC maps user IDs itself, see user_ids.words_before
+    )
+    if result.returncode:
+        file = configuration.log_file(vmid, paths)
+        log_text = file.read_text(errors="replace") if file.exists() else ""
+        cause = failure_cause(log_text, result.stderr.decode(errors="replace"))
+        reason = cause or f"lxc-start ended with {result.returncode}; see {file}"
+        raise MachineError(f"startup for container '{vmid}' failed: {reason}")
+
+
+def failure_cause(log_text: str, stderr: str) -> str:
+    """Return the first error in LXC's log, the closest to the cause, or else what lxc-start said first. Pure.
+
+    LXC 6 leaves the log empty if it fails early. A line of standard error begins with its place in LXC's
+    source (``lxc-start: 101: ../src/lxc/confile.c: set_config: 164``), which is left out.
+    """
+    logged = (line.rpartition(" - ")[2] for line in log_text.splitlines() if " ERROR " in line)
+    messages = (_SOURCE_PLACE.sub("", line).strip() for line in stderr.splitlines())
+    return next(logged, "") or "; ".join(list(filter(None, messages))[:2])
+
+
+def ask_to_shut_down(vmid: int, paths: Paths) -> None:
+    """Signal a container's first process to shut down: systemd's halt signal, else a power failure."""
+    pid = running.init_pid(vmid, paths)
+    if pid is None:
+        return
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    blocked_signals = int(next(line.split()[1] for line in status if "SigBlk" in line), 16)
+    is_systemd = blocked_signals >> (_SYSTEMD_HALT - 1) & 1
+    os.kill(pid, _SYSTEMD_HALT if is_systemd else signal.SIGPWR)
+
+
+def stop(vmid: int, paths: Paths, timeout_s: float = 10) -> None:
+    """End a container and remove what it leaves. No effect on the processes if it does not run."""
+    with running.locks[paths.run, vmid]:
+        end(vmid, paths, timeout_s)
+        running.clean(vmid, paths)
+
+
+def end(vmid: int, paths: Paths, timeout_s: float = 10) -> None:
+    """End all processes of a container. LXC's monitor gets two seconds to clean up and exit by itself."""
+    start_s, monitor = time.monotonic(), running.monitor_pid(vmid, paths)
+    while alive := running.all_pids(vmid, paths):
+        spare_monitor = time.monotonic() < start_s + _MONITOR_GRACE_S
+        for pid in alive - ({monitor} if spare_monitor else set()):
+            _kill(pid)
+        if time.monotonic() > start_s + timeout_s:
+            raise MachineError(f"processes {sorted(alive)} of CT {vmid} do not end")
+        time.sleep(0.01)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,150 @@
+"""Start, stop, shut down, reset and pause a machine. Its QEMU outlives the endpoint."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from minipve.base import process
+from minipve.base.atomic import write_atomic
+from minipve.base.paths import Paths
+from minipve.base.process import MachineError
+from minipve.config import drives, nics, values
+from minipve.config.values import Config
+from minipve.guests.qemu import accel, agent, cloudinit, command_line, qmp, sandbox, spawn, tsc
+from minipve.guests.qemu.accel import Accel
+from minipve.guests.qemu.running import clean, has_agent, locks, reap, running_pid
+from minipve.image import direct_boot
+from minipve.image.direct_boot import Boot
+from minipve.network.links import Log
+from minipve.network.taps import plug, vhost_works
+from minipve.storage.directory import Storage
+
+START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 10.0
+
+
+def qemu_argv(vmid: int, config: Config, paths: Paths, accelerator: Accel) -> list[str]:
+    """Return QEMU's command line for a machine. Reads files, changes nothing."""
+    return [
+        *command_line.machine_words(vmid, config, paths, accelerator),
+        *sandbox.words(),
+        *command_line.boot_words(_boot(config, paths), tsc.khz() if accelerator.name == "tcg" else None),
+        *command_line.drive_words(config, lambda _slot, drive: _locate(vmid, drive, paths)),
+        *command_line.nic_words(vmid, config, vhost_works()),
+    ]
+
+
+def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
+    """Start a machine: write its cloud-init seed, create its taps, start QEMU. A failure leaves nothing."""
+    with locks[paths.run, vmid]:
+        if running_pid(vmid, paths) is not None:
+            raise MachineError(f"VM {vmid} already running")
+        reap(vmid, paths)
+        for directory in (paths.run, paths.log):
+            directory.mkdir(parents=True, exist_ok=True)
+        accelerator = accel.Accel("tcg", "kvm: 0") if config.get("kvm") == "0" else accel.probe(paths)
+        try:
+            _seed(vmid, config, paths, log)
+            _check(config)
+            for index, nic in nics.of_config(config).items():
+                plug(vmid, index, nic, log)
+            _launch(vmid, qemu_argv(vmid, config, paths, accelerator), paths, log)
+            for index, nic in nics.of_config(config).items():
+                if nic.link_down:
+                    qmp.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
+            log(
+                f"accelerator: {accelerator.name} ({accelerator.reason})"
+            )  # last: clients show the first line
+        except BaseException:
+            _undo_start(vmid, paths)
+            raise
+
+
+def _check(config: Config) -> None:
+    if config.get("template") == "1":
+        raise MachineError("you can't start a vm if it's a template")
+    limit = os.cpu_count() or 1
+    if math.prod(values.sockets_and_cores(config)) > limit:
+        raise MachineError(f"MAX {limit} vcpus allowed per VM on this node")
+
+
+def _seed(vmid: int, config: Config, paths: Paths, log: Log) -> None:
+    if any(drives.is_cloudinit(drive) for _, drive in drives.of(config)):
+        log("generating cloud-init ISO")
+        cloudinit.build(vmid, config, paths)
+
+
+def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
+    """Start QEMU and wait until its monitor answers; log what it prints until then."""
+    monitor = qmp.Qmp(vmid, paths)
+    try:
+        lines = spawn.start(words, paths.run, monitor.answers, START_TIMEOUT_S)
+    except spawn.EndedError as error:
+        for line in error.lines:
+            log(line)
+        raise MachineError("start failed: QEMU exited with code 1") from error
+    for line in lines:
+        log(line)
+    write_atomic(paths.log / f"{vmid}.command", "\n".join(words) + "\n")
+    if running_pid(vmid, paths) is None:
+        raise MachineError("start failed: QEMU exited")
+
+
+def _undo_start(vmid: int, paths: Paths) -> None:
+    pid = running_pid(vmid, paths)
+    if pid is not None:
+        process.end(pid)
+    clean(vmid, paths)
+
+
+def _boot(config: Config, paths: Paths) -> Boot | None:
+    """Return the kernel to boot directly. None if the first disk has a boot loader, or there is no disk."""
+    disks = {slot: drive for slot, drive in drives.of(config) if not drives.is_cdrom(drive)}
+    first = next((slot for slot in command_line.boot_order(config) if slot in disks), next(iter(disks), None))
+    return None if first is None else direct_boot.of_disk(_volume(disks[first]["file"], paths), paths)
+
+
+def _locate(vmid: int, drive: drives.Drive, paths: Paths) -> Path | None:
+    if drives.is_cloudinit(drive):
+        return cloudinit.iso_path(vmid, paths)
+    return None if drive["file"] in ("none", "cdrom") else _volume(drive["file"], paths)
+
+
+def _volume(volid: str, paths: Paths) -> Path:
+    return Storage(paths.state / "storage").existing(volid)
+
+
+def stop(vmid: int, paths: Paths) -> None:
+    """Power a machine off: SIGTERM, after ten seconds SIGKILL. No effect on a stopped machine."""
+    with locks[paths.run, vmid]:
+        pid = running_pid(vmid, paths)
+        if pid is not None:
+            process.end(pid, STOP_TIMEOUT_S)
+        clean(vmid, paths)
+
+
+def ask_to_power_off(vmid: int, paths: Paths) -> None:
+    """Ask the guest to shut down, through its agent or else by the power button. Does not wait."""
+    if not (has_agent(vmid, paths) and agent.shut_down(vmid, paths)):
+        qmp.Qmp(vmid, paths).execute("system_powerdown")
+
+
+def reset(vmid: int, paths: Paths) -> None:
+    _command(vmid, paths, "system_reset")
+
+
+def suspend(vmid: int, paths: Paths) -> None:
+    """Pause the virtual CPUs. The guest does not notice."""
+    _command(vmid, paths, "stop")
+
+
+def resume(vmid: int, paths: Paths) -> None:
+    """Let the virtual CPUs of a paused machine continue."""
+    _command(vmid, paths, "cont")
+
+
+def _command(vmid: int, paths: Paths, command: str) -> None:
+    if running_pid(vmid, paths) is None:
+        raise MachineError(f"VM {vmid} not running")
+    qmp.Qmp(vmid, paths).execute(command)

@@ -1,0 +1,1 @@
+"""HTTP below the API: connections and their limits, bodies, certificates."""

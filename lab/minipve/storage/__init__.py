@@ -1,0 +1,1 @@
+"""The storage of a node: its directory, disk images, checks of files from others."""
