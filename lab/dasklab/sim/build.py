@@ -23,7 +23,7 @@ def network(scenario: Scenario, kernel: Kernel) -> Network:
     """Build the bridge and the ports of all machines.
 
     Raises:
-        LabError: a link has a setting that is not simulated, or the racks do not hold all workers.
+        LabError: a link has a setting that is not simulated.
     """
     racks = _racks(scenario)
     ports = {name: _port(scenario, name, racks.get(name)) for name in scenario.machines}
@@ -73,8 +73,6 @@ def _racks(scenario: Scenario) -> dict[str, Rack]:
         rack = Rack(Pipe(rate), Pipe(rate), site.delay_ms / 1e3)
         racks |= dict.fromkeys(remaining[: site.workers], rack)
         remaining = remaining[site.workers :]
-    if scenario.racks and remaining:
-        raise LabError(f"racks: they hold {len(racks)} workers, there are {scenario.workers}")
     return racks
 
 

@@ -38,6 +38,7 @@ def simulate(scenario: Scenario) -> Outcome:
         LabError: the scenario cannot be simulated, or this process cannot run a simulation.
     """
     _check_process()
+    scenario.check()
     started = time.process_time()
     kernel = Kernel(scenario.seed, scenario.limit_s)
     unknown: dict[str, None] = {}

@@ -155,7 +155,7 @@ def test_link_setting_that_is_not_simulated_is_refused() -> None:
 
 def test_racks_that_do_not_hold_all_workers_are_refused() -> None:
     with pytest.raises(LabError, match="racks: they hold 1 workers, there are 2"):
-        build.network(changed("racks=[{workers: 1}]"), Kernel())
+        changed("racks=[{workers: 1}]").check()
 
 
 def test_impairments_apply_to_the_requested_direction_and_bursts_to_sent_data() -> None:
