@@ -12,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from daskwire.arrays import Flags
-from daskwire.dask.clusters import cluster_name
 from daskwire.dask.conversations import Conversation
-from daskwire.dask.framing import Generation, generation_of
-from daskwire.dask.identities import Endpoint
-from daskwire.dask.messagepack import UndecodableError
+from daskwire.dask.framing.headers import Generation, generation_of
+from daskwire.dask.framing.messagepack import UndecodableError
 from daskwire.dask.messages import Messages, build, content
-from daskwire.dask.nodes import Nodes, recognise_nodes
+from daskwire.dask.nodes.clusters import cluster_name
+from daskwire.dask.nodes.identities import Endpoint
+from daskwire.dask.nodes.nodes import Nodes, recognise_nodes
 from daskwire.file.memory import Memory
 from daskwire.file.reading import File
 from daskwire.net.connections import Connections
-from daskwire.net.copies import copies
+from daskwire.net.duplicates import duplicate_packets
 from daskwire.net.extent import Extent, Lives, extents, lives
 from daskwire.net.health import RoundTrips, round_trips
-from daskwire.net.macs import Macs
+from daskwire.net.packets.macs import Macs
 from daskwire.net.segments import Lanes, Segments, Tally, lanes
 from daskwire.net.tcp import Disorder, Pieces
 from daskwire.schema import Table
@@ -178,4 +178,4 @@ class Capture:
     @cached_property
     def copied(self) -> Flags:
         """Which segments are repeated captures of a packet at one capture point."""
-        return copies(self.segments, self.lanes.order)
+        return duplicate_packets(self.segments, self.lanes.order)

@@ -10,21 +10,21 @@ import numpy as np
 from daskwire.arrays import Columns
 from daskwire.builders import build_tables
 from daskwire.capture import Capture
+from daskwire.dask.carriers.tls import read_key_log
 from daskwire.dask.conversations import find_conversations
-from daskwire.dask.tls import read_key_log
 from daskwire.file.memory import Memory
 from daskwire.file.reading import File, between, read_blocks
 from daskwire.file.records import Progress
 from daskwire.file.source import Source, open_sources
 from daskwire.net.connections import split_reused
-from daskwire.net.copies import copies_of_points
-from daskwire.net.headers import parse_segments
-from daskwire.net.layers import Shared
-from daskwire.net.points import recordings
+from daskwire.net.duplicates import duplicates_of_points
+from daskwire.net.packets.headers import parse_segments
+from daskwire.net.packets.layers import Shared
+from daskwire.net.packets.tunnels import TUNNEL_PORTS
+from daskwire.net.recordings import recordings
 from daskwire.net.segments import ACK, SYN, Segments, lanes, sort_by_time
 from daskwire.net.tcp import reassemble
 from daskwire.net.translation import translations
-from daskwire.net.tunnels import TUNNEL_PORTS
 
 Report = Callable[[float], None]  # called with the share of the files that has been read, 0 to 1
 Pairs = list[tuple[int, int]]
@@ -127,7 +127,7 @@ def _join(segments: Segments, shared: Shared) -> tuple[Segments, Pairs]:
         by_flow = lanes(segments, flows)
     if not len(segments) or (segments.point == segments.point[0]).all():
         return segments, translated
-    repeated = copies_of_points(segments, by_flow)
+    repeated = duplicates_of_points(segments, by_flow)
     shared.tally.repeated = int(repeated.sum())
     return (segments.take(~repeated) if shared.tally.repeated else segments), translated
 

@@ -1,7 +1,7 @@
 """The tables of a capture: their columns, units and meaning. docs/reference/wire-tables.md contains the same.
 
 Times ``*_ns`` are nanoseconds since 1970 on the capturing machine's clock; ``*_s`` in ``tasks`` are seconds
-since 1970 on the worker's clock. Nodes are named as in ``daskwire.dask.nodes``. Unknown values are None.
+since 1970 on the worker's clock. Nodes are named by ``daskwire.dask.nodes``. Unknown values are None.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from daskwire.dask.framing import recognise
-from daskwire.dask.protocols import Streams, uncover
-from daskwire.dask.tls import KeyLog
-from daskwire.dask.walk import Framed, simple_messages, walk
+from daskwire.dask.carriers.protocols import Streams, uncover
+from daskwire.dask.carriers.tls import KeyLog
+from daskwire.dask.framing.headers import recognise
+from daskwire.dask.framing.splitting import Framed, simple_messages, split_messages
 from daskwire.file.memory import Memory
 from daskwire.net.segments import Segments
 from daskwire.net.stream import ByteStream, Stream
@@ -69,7 +69,7 @@ def _walk(conversation: Conversation, simple: Mapping[int, Forms]) -> bool:
         if generation is None and stream.opened and stream.start[0] == 0:
             continue  # its beginning was captured and is not Dask
         framed = Framed(generation, int(stream.start[0]))
-        walk(stream, framed, simple.get(direction))
+        split_messages(stream, framed, simple.get(direction))
         generation = generation or framed.generation
         conversation.framed[direction] = framed
     return generation is not None

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from daskwire.arrays import Ints
-from daskwire.dask.content import MessageKind
 from daskwire.dask.conversations import Conversation
-from daskwire.dask.framing import Generation, NotAHeaderError, decompress, read_header
-from daskwire.dask.messagepack import unpack
-from daskwire.dask.reports import Note
+from daskwire.dask.framing.content import MessageKind
+from daskwire.dask.framing.headers import Generation, NotAHeaderError, decompress, read_header
+from daskwire.dask.framing.messagepack import unpack
+from daskwire.dask.framing.reports import Note
 from daskwire.net.stream import ByteStream, arrival, seen_before
 
 COLUMNS = ("position", "size", "frames", "body_at", "body_size")
@@ -36,12 +36,12 @@ class Messages:
         time_ns: when the first byte passed the capture point.
         end_ns: when the last byte passed.
         seen: captured bytes of the message.
-        kind: see ``daskwire.dask.content.MessageKind``.
+        kind: see ``daskwire.dask.framing.content.MessageKind``.
         answer: index of the reply to a request, or of the request to a reply; -1 without.
         op_message: (per op) index of its message.
         op_name: (per op) its name.
         op_key: (per op) its task key, None without.
-        op_note: (per op) what ``daskwire.dask.reports`` keeps of it.
+        op_note: (per op) what ``daskwire.dask.framing.reports`` keeps of it.
     """
 
     flow: Ints

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from daskwire.dask.conversations import Conversation
-from daskwire.dask.framing import Generation
-from daskwire.dask.messagepack import UndecodableError, name, text, unpack
+from daskwire.dask.framing.headers import Generation
+from daskwire.dask.framing.messagepack import UndecodableError, name, text, unpack
 from daskwire.dask.messages import Messages, content, frames
 
 MARKS = ("__Serialized__", "__Pickled__")

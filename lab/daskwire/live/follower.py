@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from daskwire.dask.conversations import Forms, streams_of
-from daskwire.dask.framing import Generation, recognise
-from daskwire.dask.walk import EVERYTHING, Framed, walk
+from daskwire.dask.framing.headers import Generation, recognise
+from daskwire.dask.framing.splitting import EVERYTHING, Framed, split_messages
 from daskwire.errors import WireError
 from daskwire.file import pcap
 from daskwire.file.memory import Memory
@@ -27,13 +27,13 @@ from daskwire.file.packed import is_packed
 from daskwire.file.reading import read_blocks
 from daskwire.file.records import Progress
 from daskwire.file.source import map_open
-from daskwire.net.headers import parse_segments
-from daskwire.net.layers import Shared
-from daskwire.net.macs import Macs
+from daskwire.net.packets.headers import parse_segments
+from daskwire.net.packets.layers import Shared
+from daskwire.net.packets.macs import Macs
+from daskwire.net.packets.tunnels import TUNNEL_PORTS
 from daskwire.net.segments import ACK, SYN, Segments, concatenate, sort_by_time
 from daskwire.net.stream import Stream, arrival
 from daskwire.net.tcp import reassemble
-from daskwire.net.tunnels import TUNNEL_PORTS
 
 PATIENCE_NS = 2_000_000_000
 FIRST_MESSAGE = 4096  # bytes; a longer stream that does not begin with a Dask message is not Dask
@@ -217,7 +217,7 @@ class Follower:
             if framed.generation is None and stream.opened and begin == 0:
                 enough = int(stream.end[-1]) >= FIRST_MESSAGE
                 return Framed(None, int(stream.end[-1]) if enough else 0)
-        walk(stream, framed, forms, self._settled(stream) if settled is None else settled)
+        split_messages(stream, framed, forms, self._settled(stream) if settled is None else settled)
         if framed.generation is None:
             framed.position = int(stream.end[-1])  # nothing was recognised
         return framed

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from daskwire.errors import WireError
-from daskwire.net.tunnels import TUNNEL_PORTS
+from daskwire.net.packets.tunnels import TUNNEL_PORTS
 
 DROPPED = re.compile(r"(\d+) packets? dropped by kernel")
 LISTENING = re.compile(r"\blistening on ")  # printed after its signal handlers are set

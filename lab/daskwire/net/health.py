@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskwire.arrays import U32, Flags, Floats, Ints
-from daskwire.net.segments import ACK, FIN, RST, SYN, Lanes, Segments
+from daskwire.net.segments import ACK, DSACK, FIN, RST, STAMPED, SYN, Lanes, Segments
 from daskwire.net.tcp import BAND_BITS, Disorder, Pieces
-from daskwire.net.tcp_options import DSACK, STAMPED
 
 FIRST_ACK_WITHIN = 8  # segments of a flow, including copies
 

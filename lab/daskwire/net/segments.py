@@ -14,6 +14,7 @@ from daskwire.arrays import U16, U32, Array, Columns, Ints
 from daskwire.file.records import disorder
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
+STAMPED, DSACK = 0x1000, 0x2000  # our own flag bits: the segment has timestamps; it has a duplicate SACK
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Segments:
         ip_id: IPv4 identification, 0 for IPv6.
         tsval: timestamp value, 0 without.
         tsecr: timestamp echo reply, 0 without.
-        point: where it was captured, see ``daskwire.net.points``.
+        point: where it was captured, see ``daskwire.net.packets.capture_points``.
     """
 
     time_ns: Ints

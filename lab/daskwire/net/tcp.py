@@ -1,4 +1,4 @@
-"""Reassemble TCP streams: find where in the capture file the stream bytes of each flow are..
+"""Reassemble TCP streams: find where in the capture file the stream bytes of each flow are.
 
 Many flows are processed together. Each flow has a band of the 64-bit number line, so that one running maximum
 or one sort over all segments never mixes flows. Stream position 0 is the first byte after the SYN, or the

@@ -11,7 +11,7 @@ import numpy as np
 
 from daskwire.arrays import Ints
 from daskwire.capture import Capture
-from daskwire.dask.messagepack import text
+from daskwire.dask.framing.messagepack import text
 from daskwire.file.pcapng_writer import PcapngWriter
 from daskwire.file.reading import between, read_blocks
 from daskwire.file.records import Progress

@@ -18,8 +18,8 @@ import numpy as np
 
 from daskwire.arrays import Ints
 from daskwire.capture import Capture
-from daskwire.dask.content import MessageKind
 from daskwire.dask.conversations import Conversation
+from daskwire.dask.framing.content import MessageKind
 from daskwire.net.extent import acknowledged
 
 PLAIN = "tcp"

@@ -10,8 +10,8 @@ import numpy as np
 
 from daskwire.arrays import Ints
 from daskwire.capture import Capture
-from daskwire.dask.messagepack import text
-from daskwire.net.tcp_options import DSACK
+from daskwire.dask.framing.messagepack import text
+from daskwire.net.segments import DSACK
 
 MAX_DEPTH = 16  # nested fields
 MAX_WIDTH = 90  # characters of a value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from daskwire.capture import Capture
-from daskwire.dask.messagepack import number, text
+from daskwire.dask.framing.messagepack import number, text
 from daskwire.schema import Table, add_row, empty
 from daskwire.tables.exchange import exchange_length
 

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from daskwire.capture import Capture
-from daskwire.dask.content import MessageKind
-from daskwire.dask.messagepack import text
+from daskwire.dask.framing.content import MessageKind
+from daskwire.dask.framing.messagepack import text
 from daskwire.schema import Table, add_row, empty
 
 KINDS = [kind.name.lower() for kind in MessageKind]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from daskwire.capture import Capture
-from daskwire.dask.content import MessageKind
-from daskwire.net.skipped import FRAGMENTS, ORDINARY
-from daskwire.net.tunnels import UDP_PORT
+from daskwire.dask.framing.content import MessageKind
+from daskwire.net.packets.skipped import FRAGMENTS, ORDINARY
+from daskwire.net.packets.tunnels import UDP_PORT
 from daskwire.tables.completeness import completeness, is_complete
 from daskwire.tables.transfers import step_times
 

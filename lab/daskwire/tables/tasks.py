@@ -13,8 +13,8 @@ import numpy as np
 
 from daskwire.arrays import Array, Floats, Ints
 from daskwire.capture import Capture
-from daskwire.dask.messagepack import text
-from daskwire.dask.reports import NOTES, Report
+from daskwire.dask.framing.messagepack import text
+from daskwire.dask.framing.reports import NOTES, Report
 from daskwire.schema import TABLES, Table, empty
 
 SENT_BY = "compute-task"

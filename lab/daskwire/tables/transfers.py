@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from daskwire.capture import Capture
-from daskwire.dask.content import MessageKind
+from daskwire.dask.framing.content import MessageKind
 from daskwire.dask.messages import Messages
 from daskwire.dask.payload import parts
 from daskwire.schema import Table, add_row, empty

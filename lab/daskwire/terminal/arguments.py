@@ -17,7 +17,7 @@ from daskwire.capture import Capture
 from daskwire.errors import WireError
 from daskwire.file.reading import first_packet_ns
 from daskwire.file.source import STDIN, Source, open_sources
-from daskwire.net.tunnels import GENEVE, VXLAN
+from daskwire.net.packets.tunnels import GENEVE, VXLAN
 from daskwire.opening import open_capture
 from daskwire.terminal.text import progress_bar, write_line
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from daskwire.dask.content import MessageKind
+from daskwire.dask.framing.content import MessageKind
 from daskwire.problems.evidence.connects import FailedConnects, Failure, failed_connects
 from daskwire.problems.evidence.heartbeats import Lateness, heartbeat_lateness
 from daskwire.problems.evidence.losses import Losses, divide_losses

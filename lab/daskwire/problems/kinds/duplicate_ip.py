@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from daskwire.net.macs import format_mac
+from daskwire.net.packets.macs import format_mac
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.finding import FAILURES, LOSSES, Finding, Kind, counted
 

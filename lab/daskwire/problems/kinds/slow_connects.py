@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from daskwire.dask.content import MessageKind
+from daskwire.dask.framing.content import MessageKind
 from daskwire.problems.evidence.connects import SLOW_MS, Failure
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.evidence.intervals import hull

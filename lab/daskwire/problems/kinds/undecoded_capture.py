@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from daskwire.net.skipped import FRAGMENTS
+from daskwire.net.packets.skipped import FRAGMENTS
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.finding import Finding, Kind
 from daskwire.problems.kinds import incomplete_capture

@@ -12,10 +12,10 @@ from pathlib import Path
 import msgpack
 import pytest
 from daskwire import Capture
-from daskwire.dask.content import MessageKind
-from daskwire.dask.framing import Generation, decompress, generation_of, recognise
-from daskwire.dask.lz4 import lz4_block
-from daskwire.dask.messagepack import UndecodableError, unpack
+from daskwire.dask.framing.content import MessageKind
+from daskwire.dask.framing.headers import Generation, decompress, generation_of, recognise
+from daskwire.dask.framing.lz4 import lz4_block
+from daskwire.dask.framing.messagepack import UndecodableError, unpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,8 +11,8 @@ import msgpack
 import pyarrow
 import pytest
 from daskwire import Capture, WireError, open_capture
-from daskwire.dask import lz4, messagepack
-from daskwire.dask.messagepack import UndecodableError, name, unpack
+from daskwire.dask.framing import lz4, messagepack
+from daskwire.dask.framing.messagepack import UndecodableError, name, unpack
 from daskwire.file import packed
 from hypothesis import given, settings
 from hypothesis import strategies as st

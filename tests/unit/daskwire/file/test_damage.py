@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from daskwire import Capture
-from daskwire.dask.content import MessageKind
+from daskwire.dask.framing.content import MessageKind
 from daskwire.live.follower import Follower
 
 from tests.unit.daskwire.build import GOLDEN, Packet, golden_bytes, packets_of, pcap

@@ -12,12 +12,12 @@ from daskwire.file.memory import Memory
 from daskwire.file.pcap import blocks
 from daskwire.file.records import Progress
 from daskwire.net.connections import split_reused
-from daskwire.net.headers import parse_segments
-from daskwire.net.layers import Shared
+from daskwire.net.packets.headers import parse_segments
+from daskwire.net.packets.layers import Shared
+from daskwire.net.packets.tunnels import TUNNEL_PORTS
 from daskwire.net.segments import Segments, concatenate
 from daskwire.net.stream import Stream
 from daskwire.net.tcp import Pieces, reassemble
-from daskwire.net.tunnels import TUNNEL_PORTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

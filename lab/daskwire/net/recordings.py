@@ -1,10 +1,9 @@
-"""Capture points: where each segment was captured, and how far the clocks of several files are apart.
+"""Which files belong to one recording, and how far the clocks of several files are apart.
 
-A capture point is an interface of a machine, outside of tunnels or within one. Files that share packets were
-recorded at different points; files that share none are parts of one recording (rotation), or unrelated. The
-clocks of two machines differ: a packet arrives at the second point by its transit time later, a packet in the
-opposite direction earlier, so the mean of both is the offset. It is corrected only if packets would otherwise
-travel back in time.
+Files that share packets were recorded at different capture points; files that share none are parts of one
+recording (rotation), or unrelated. The clocks of two machines differ: a packet arrives at the second point by
+its transit time later, a packet in the opposite direction earlier, so the mean of both is the offset. It is
+corrected only if packets would otherwise travel back in time.
 """
 
 from __future__ import annotations
@@ -20,35 +19,6 @@ from daskwire.net.segments import Segments
 SAMPLE = 4096  # segments of a file that are searched for packets of another file
 FEWEST = 3  # packets that two files must share; for their clocks, in each direction of a connection
 PRIME = np.uint64(0x9E3779B97F4A7C15)
-Point = tuple[int, int, int]  # file, interface, depth of the tunnel
-
-
-class Points:
-    """Numbers of the capture points."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Point, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def number(self, point: Point) -> int:
-        return self._numbers.setdefault(point, len(self._numbers))
-
-    def files(self) -> Ints:
-        """Return the file of each capture point."""
-        return np.array([file for file, _, _ in self._numbers], np.int64)
-
-    def merged(self, recording: list[int]) -> Ints:
-        """Return a new number for each point, the same one for all files of a recording."""
-        numbers: dict[Point, int] = {}
-        return np.array(
-            [
-                numbers.setdefault((recording[file], interface, depth), len(numbers))
-                for file, interface, depth in self._numbers
-            ],
-            np.int64,
-        )
 
 
 @dataclass(frozen=True)

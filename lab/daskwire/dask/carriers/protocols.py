@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from daskwire.dask import tls, websocket
+from daskwire.dask.carriers import tls, websocket
 from daskwire.net.stream import ByteStream
 
 OTHERS = {b"SSH-": "ssh", b"GET ": "http", b"POST": "http", b"HEAD": "http", b"PUT ": "http", b"HTTP": "http"}

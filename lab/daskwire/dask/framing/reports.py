@@ -10,7 +10,7 @@ from collections.abc import Callable
 from sys import intern
 from typing import Any, NamedTuple
 
-from daskwire.dask.messagepack import name, number, text
+from daskwire.dask.framing.messagepack import name, number, text
 
 LATEST_S = 1e11  # seconds since 1970; larger values are not times
 

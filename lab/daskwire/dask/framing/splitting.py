@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from daskwire.arrays import U32, U64, Ints
-from daskwire.dask.content import Contents
-from daskwire.dask.framing import Generation, NotAHeaderError, decompress, read_header, recognise
-from daskwire.dask.messagepack import UndecodableError
+from daskwire.dask.framing.content import Contents
+from daskwire.dask.framing.headers import Generation, NotAHeaderError, decompress, read_header, recognise
+from daskwire.dask.framing.messagepack import UndecodableError
 from daskwire.net.stream import ByteStream, Stream
 
 EVERYTHING = 1 << 62
@@ -70,7 +70,7 @@ def simple_messages(heads: U64, length: U32) -> npt.NDArray[np.int8]:
     return np.asarray(g1 + 2 * g23, np.int8)
 
 
-def walk(
+def split_messages(
     stream: ByteStream, framed: Framed, simple: npt.NDArray[np.int8] | None, settled: int = EVERYTHING
 ) -> None:
     """Append the messages from ``framed.position`` on.

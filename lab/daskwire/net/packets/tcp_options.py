@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from daskwire.arrays import U16, U32, Array, Flags, Ints, Signed
+from daskwire.net.segments import DSACK, STAMPED
 
 NOP_NOP_TIMESTAMP = 0x0101080A
 NOP, SACK, TIMESTAMP = 1, 5, 8
-STAMPED, DSACK = 0x1000, 0x2000  # our own flag bits: the segment has timestamps; it has a duplicate SACK
 
 
 def read_options(

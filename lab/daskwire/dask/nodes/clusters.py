@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from daskwire.dask.identities import Endpoint, Identities
+from daskwire.dask.nodes.identities import Endpoint, Identities
 from daskwire.net.connections import Connections
 
 

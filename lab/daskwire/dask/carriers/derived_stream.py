@@ -16,7 +16,7 @@ from daskwire.net.stream import Bytes
 CACHED = 64  # pieces
 
 
-class Overlay:
+class DerivedStream:
     """A ``ByteStream`` (see ``daskwire.net.stream``) of consecutive pieces without holes.
 
     ``load`` computes the bytes of a piece by its number; empty if they are not in the capture.

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from daskwire.arrays import Flags, Ints
-from daskwire.net import skipped
-from daskwire.net.layers import Batch, Internet, Layer, some, u8, u16
-from daskwire.net.skipped import protocol_reasons
+from daskwire.net.packets import skipped
+from daskwire.net.packets.layers import Batch, Internet, Layer, some, u8, u16
+from daskwire.net.packets.skipped import protocol_reasons
 
 ETHERNET, RAW = 1, 101  # pcap link types of inner packets
 IP, BRIDGED, ERSPAN_2, ERSPAN_3 = (0x0800, 0x86DD), 0x6558, 0x88BE, 0x22EB

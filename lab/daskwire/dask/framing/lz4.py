@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from daskwire.dask.messagepack import UndecodableError
+from daskwire.dask.framing.messagepack import UndecodableError
 
 LARGEST = 1 << 28  # maximum size of a decompressed message, bytes
 

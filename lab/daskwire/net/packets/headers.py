@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from daskwire.arrays import U16, Array, Flags, Ints, header_type, overlapping
 from daskwire.file.records import PEEK, Records
-from daskwire.net.layers import Batch, Internet, Layer, Shared, gather, some, u8, u16, u32
-from daskwire.net.segments import Segments, Tally
-from daskwire.net.skipped import (
+from daskwire.net.packets.layers import Batch, Internet, Layer, Shared, gather, some, u8, u16, u32
+from daskwire.net.packets.skipped import (
     BAD_IP,
     CUT_IP,
     CUT_TCP,
@@ -28,8 +27,9 @@ from daskwire.net.skipped import (
     ethertype_reasons,
     link_reason,
 )
-from daskwire.net.tcp_options import read_options
-from daskwire.net.tunnels import inside
+from daskwire.net.packets.tcp_options import read_options
+from daskwire.net.packets.tunnels import inside
+from daskwire.net.segments import Segments, Tally
 
 MARGIN = 128  # bytes that a gather may read beyond a packet
 MAX_DEPTH = 4  # tunnels within tunnels

@@ -14,7 +14,7 @@ from itertools import islice
 
 import numpy as np
 
-from daskwire.dask.overlay import Overlay
+from daskwire.dask.carriers.derived_stream import DerivedStream
 from daskwire.net.stream import ByteStream, arrival
 
 MAX_FRAMES = 1_000_000
@@ -39,7 +39,7 @@ def is_upgrade(head: bytes) -> bool:
     return b"upgrade: websocket" in head.lower() and head.startswith((b"GET ", b"HTTP/1.1 101"))
 
 
-def plain_stream(below: ByteStream) -> Overlay | None:
+def plain_stream(below: ByteStream) -> DerivedStream | None:
     """Return the Dask stream inside a WebSocket stream, None if its opening is missing.
 
     It ends at the first hole: WebSocket frames have no mark that would allow resynchronisation.
@@ -67,7 +67,7 @@ def plain_stream(below: ByteStream) -> Overlay | None:
         piece = pieces[number]
         return piece if isinstance(piece, bytes) else b"".join(_unmask(below, part) for part in piece)
 
-    return Overlay(sizes, times, True, load)
+    return DerivedStream(sizes, times, True, load)
 
 
 def _after_http(below: ByteStream) -> int | None:

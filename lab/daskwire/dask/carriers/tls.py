@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from daskwire.dask.overlay import Overlay
+from daskwire.dask.carriers.derived_stream import DerivedStream
 from daskwire.errors import WireError
 from daskwire.net.stream import ByteStream, arrival
 
@@ -104,7 +104,7 @@ def is_tls(head: bytes) -> bool:
     return len(head) >= 3 and head[0] == HANDSHAKE and head[1] == 3
 
 
-def plain_streams(streams: dict[int, ByteStream], secrets: KeyLog) -> dict[int, Overlay] | None:
+def plain_streams(streams: dict[int, ByteStream], secrets: KeyLog) -> dict[int, DerivedStream] | None:
     """Decrypt both streams of a connection. Return None if the key log does not contain its keys."""
     hellos = {direction: _hello(stream) for direction, stream in streams.items()}
     client = next((d for d, hello in hellos.items() if hello and hello[0] == CLIENT_HELLO), None)
@@ -123,11 +123,11 @@ def plain_streams(streams: dict[int, ByteStream], secrets: KeyLog) -> dict[int, 
         if handshake is None or traffic is None:
             return None
         records = list(_records(streams[direction], Key(handshake, suite), Key(traffic, suite)))
-        plain[direction] = _overlay(streams[direction], records)
+        plain[direction] = _decrypted(streams[direction], records)
     return plain
 
 
-def _overlay(below: ByteStream, records: list[Record]) -> Overlay:
+def _decrypted(below: ByteStream, records: list[Record]) -> DerivedStream:
     ends = np.array([r.position + HEADER + r.size - 1 for r in records], np.int64)
 
     def load(number: int) -> bytes:
@@ -135,7 +135,7 @@ def _overlay(below: ByteStream, records: list[Record]) -> Overlay:
         text = _open(below, record.position, record.size, record.key, record.number)
         return text[: record.plain] if text else b""
 
-    return Overlay([r.plain for r in records], arrival(below, ends).tolist(), True, load)
+    return DerivedStream([r.plain for r in records], arrival(below, ends).tolist(), True, load)
 
 
 def _hello(stream: ByteStream) -> bytes | None:

@@ -18,8 +18,8 @@ import struct
 from enum import Enum
 from typing import Any, NamedTuple
 
-from daskwire.dask.lz4 import lz4_block
-from daskwire.dask.messagepack import UndecodableError, unpack
+from daskwire.dask.framing.lz4 import lz4_block
+from daskwire.dask.framing.messagepack import UndecodableError, unpack
 from daskwire.net.stream import Bytes, ByteStream
 
 MAX_FRAMES = 1_000_000

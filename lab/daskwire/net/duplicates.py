@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from daskwire.arrays import Flags, Ints
-from daskwire.net.segments import FIN, SYN, Lanes, Segments
-from daskwire.net.tcp_options import STAMPED
+from daskwire.net.segments import FIN, STAMPED, SYN, Lanes, Segments
 
 COPY_DISTANCE = 4  # copies of a packet at one point are at most this many segments of their flow apart
 COPY_WITHIN_NS = 100_000_000
 
 
-def copies(segments: Segments, order: Ints) -> Flags:
+def duplicate_packets(segments: Segments, order: Ints) -> Flags:
     """Select the repeated captures of one packet at one point: all but the first.
 
     A copy has the same sequence and ACK numbers, length, flags, timestamp and, for IPv4, the same
@@ -46,7 +45,7 @@ def copies(segments: Segments, order: Ints) -> Flags:
     return result
 
 
-def copies_of_points(segments: Segments, lanes: Lanes) -> Flags:
+def duplicates_of_points(segments: Segments, lanes: Lanes) -> Flags:
     """Select the segments whose bytes another capture point with precedence has as well."""
     result = np.zeros(len(segments), bool)
     for flow in _shared_flows(segments.flow, segments.point).tolist():

@@ -11,8 +11,8 @@ from enum import IntEnum
 from sys import intern
 from typing import Any
 
-from daskwire.dask.messagepack import UndecodableError, name, text, unpack
-from daskwire.dask.reports import NOTES, Note
+from daskwire.dask.framing.messagepack import UndecodableError, name, text, unpack
+from daskwire.dask.framing.reports import NOTES, Note
 from daskwire.net.stream import Bytes
 
 
@@ -38,7 +38,7 @@ class Contents:
         op_name: (per op) its name.
         op_key: (per op) its task key, None without.
         op_reply: (per op) the sender waits for a reply.
-        op_note: (per op) see ``daskwire.dask.reports``.
+        op_note: (per op) see ``daskwire.dask.framing.reports``.
     """
 
     kind: list[int] = field(default_factory=list)

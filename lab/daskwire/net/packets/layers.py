@@ -15,8 +15,8 @@ import numpy as np
 from daskwire.arrays import U8, U16, U32, U64, Array, Ints, Signed, overlapping
 from daskwire.file.records import Records
 from daskwire.net.connections import Connections
-from daskwire.net.macs import Macs
-from daskwire.net.points import Points
+from daskwire.net.packets.capture_points import CapturePoints
+from daskwire.net.packets.macs import Macs
 from daskwire.net.segments import Tally
 
 Some = TypeVar("Some", "Layer", "Internet")
@@ -29,7 +29,7 @@ class Shared:
     tunnel_ports: Mapping[int, str]  # UDP port -> kind of tunnel
     connections: Connections = field(default_factory=Connections)
     tally: Tally = field(default_factory=Tally)
-    points: Points = field(default_factory=Points)
+    points: CapturePoints = field(default_factory=CapturePoints)
     macs: Macs = field(default_factory=Macs)
 
 

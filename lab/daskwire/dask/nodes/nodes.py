@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from daskwire.dask import clusters
 from daskwire.dask.conversations import Conversation
-from daskwire.dask.identities import (
+from daskwire.dask.framing.messagepack import UndecodableError
+from daskwire.dask.messages import Messages, content
+from daskwire.dask.nodes import clusters
+from daskwire.dask.nodes.identities import (
     CLIENT_OPS,
     SCHEDULER_OPS,
     Endpoint,
@@ -28,8 +30,6 @@ from daskwire.dask.identities import (
     directional_ops,
     identifying_messages,
 )
-from daskwire.dask.messagepack import UndecodableError
-from daskwire.dask.messages import Messages, content
 from daskwire.net.connections import Connections
 
 ROLE = re.compile(r"(scheduler|client)(-\d+)?")  # names that are never used for a worker

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from daskwire.dask.conversations import Conversation
-from daskwire.dask.messagepack import UndecodableError, text
+from daskwire.dask.framing.messagepack import UndecodableError, text
 from daskwire.dask.messages import Messages, content
 
 CLIENT_OPS = frozenset({  # only clients send these to a scheduler; workers and nannies do not

@@ -1,0 +1,1 @@
+"""What carries Dask's messages: plain TCP, TLS or WebSocket."""

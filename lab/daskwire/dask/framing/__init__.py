@@ -1,0 +1,1 @@
+"""Split a byte stream into Dask messages, and decode their bodies."""

@@ -1,0 +1,1 @@
+"""Which node is at which endpoint: names, roles, processes and clusters."""

@@ -1,0 +1,1 @@
+"""Parse packets into TCP segments: link, tunnels, IP, TCP and its options."""
