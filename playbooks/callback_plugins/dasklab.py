@@ -8,13 +8,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from ansible.executor.task_queue_manager import TaskQueueManager
 from ansible.plugins.callback import CallbackBase
 
 DOCUMENTATION = """
@@ -91,6 +96,28 @@ def repeats(line: str, printed: list[str]) -> bool:
     )
 
 
+def forget_closed_workers_when_stopped() -> None:
+    """Keep Ansible from ending with a traceback when it is stopped while it replaces a worker.
+
+    Its handler asks each worker whether it is alive, and Python refuses that for a worker that was closed.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        handler = signal.getsignal(number)
+        manager = getattr(handler, "__self__", None)
+        if callable(handler) and isinstance(manager, TaskQueueManager):
+            signal.signal(number, partial(_stop, manager, handler))
+
+
+def _stop(
+    manager: Any, handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None
+) -> None:
+    """Handle a signal as Ansible does, without the workers that were closed."""
+    manager._workers[:] = [
+        None if worker is None or worker._closed else worker for worker in manager._workers
+    ]
+    handler(number, frame)
+
+
 class CallbackModule(CallbackBase):  # type: ignore[misc]
     """Prints a line per task when it ends, and the reasons of failures."""
 
@@ -113,6 +140,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         """Load the durations of this playbook's last run."""
+        forget_closed_workers_when_stopped()
         self._playbook = Path(playbook._file_name).name
         self._past = [(str(t), float(s)) for t, s in _load().get(self._playbook, [])]
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from dasklab.paths import PLAYBOOKS
 from dasklab.paths import SHARE as ROOT
 
 HOSTS = """
@@ -43,3 +46,58 @@ def test_equal_failures_of_several_hosts_are_printed_once(tmp_path: Path) -> Non
     shared = reasons["  FAILED  client, worker-1: Reach it"].strip()
     assert re.fullmatch(r"connect to host 10\.77\.0\.1[13] port 22: No route to host", shared)
     assert "3 hosts, changed=0, failed=3" in process.stdout
+
+
+STOP = """
+import os
+from ansible.executor.process.worker import WorkerProcess
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = "{name: stop, type: notification, short_description: stop, version_added: '1'}"
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, "notification", "stop"
+
+    def v2_playbook_on_start(self, playbook):
+        close = WorkerProcess.close
+
+        def close_and_stop(worker):
+            close(worker)
+            os.kill(os.getpid(), int(os.environ["STOP"]))
+
+        WorkerProcess.close = close_and_stop
+"""
+SAME_WORKER_TWICE = """
+- name: Work
+  hosts: client
+  gather_facts: false
+  strategy: ansible.builtin.linear
+  tasks:
+    - {name: First, ansible.builtin.command: "true"}
+    - {name: Second, ansible.builtin.command: "true"}
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 99)])
+def test_a_stop_while_ansible_replaces_a_worker_is_no_traceback(
+    number: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    (tmp_path / "book.yml").write_text(SAME_WORKER_TWICE)
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "stop.py").write_text(STOP)
+    settings = {
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_CALLBACK_PLUGINS": f"{PLAYBOOKS / 'callback_plugins'}:{tmp_path / 'plugins'}",
+        "ANSIBLE_FORKS": "1",
+        "DASKLAB_CACHE": str(tmp_path),
+        "STOP": str(int(number)),
+    }
+    program = Path(sys.executable).with_name("ansible-playbook")
+    argv = [str(program), "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "book.yml")]
+    process = subprocess.run(
+        argv, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | settings
+    )
+    assert "First: " in process.stdout
+    assert "bug" not in process.stderr and "Traceback" not in process.stderr
+    assert process.returncode == status
