@@ -1,6 +1,27 @@
-"""``python -m dasklab``: the command ``dasklab``."""
+"""The command ``dasklab``, also started as ``python -m dasklab``."""
 
-from dasklab.cli import main
+from __future__ import annotations
+
+import os
+import signal
+
+
+def main() -> None:
+    """Run the command. Ctrl-C during its imports, which take a second, ends it at once."""
+    python_handles_it = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if python_handles_it:
+        signal.signal(signal.SIGINT, _stop)
+    from dasklab.cli import main as dasklab
+
+    if python_handles_it:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    dasklab(prog_name="dasklab")
+
+
+def _stop(*_: object) -> None:
+    os.write(2, b"dasklab: stopped\n")
+    os._exit(130)
+
 
 if __name__ == "__main__":
-    main(prog_name="dasklab")
+    main()

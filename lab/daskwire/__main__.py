@@ -1,10 +1,26 @@
-"""Run the command with ``python -m daskwire``."""
+"""The command ``daskwire``, also started as ``python -m daskwire``."""
 
-from daskwire.terminal.cli import wire
+from __future__ import annotations
+
+import os
+import signal
 
 
 def main() -> None:
+    """Run the command. Ctrl-C during its imports, which take a second, ends it at once."""
+    python_handles_it = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if python_handles_it:
+        signal.signal(signal.SIGINT, _stop)
+    from daskwire.terminal.cli import wire
+
+    if python_handles_it:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     wire(prog_name="daskwire")
+
+
+def _stop(*_: object) -> None:
+    os.write(2, b"daskwire: stopped\n")
+    os._exit(130)
 
 
 if __name__ == "__main__":
