@@ -15,6 +15,7 @@ from dasklab.machines import ssh
 from dasklab.machines.endpoint import preflight
 from dasklab.machines.endpoint.preflight import Finding, Requirements
 from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.endpoint import mistake_in_host
 from dasklab.machines.inventory.topology import Archive, Guest, Image
 from dasklab.machines.plan import containers, images
 from dasklab.model.json_output import CONFIG
@@ -126,7 +127,12 @@ def _node_ssh(inventory: Inventory) -> Iterator[Finding]:
     for node in inventory.hosts("hypervisors"):
         connection = str(inventory.optional(node, "ansible_connection"))
         is_local = connection.removeprefix("ansible.builtin.") == "local"
-        if not is_local and inventory.optional(node, "ansible_host"):  # empty until the environment has it
+        address = str(inventory.optional(node, "ansible_host") or "")  # empty until the environment has it
+        if is_local or not address:
+            continue
+        if mistake := mistake_in_host(address):
+            yield Finding(f"inventory: {node}: ansible_host: {mistake}", False)
+        else:
             yield _ssh(ssh.command(inventory, node, *SSH_OPTIONS))
 
 

@@ -39,6 +39,15 @@ def _host_of(text: str) -> str | None:
         return None
 
 
+def mistake_in_host(text: str) -> str:
+    """Say why a text is not a name or an address alone, as ssh and messages need it; empty if it is."""
+    host = _host_of(text)
+    if host == text.lower():
+        return ""
+    other = "" if host is None else f": {host}"
+    return f"{text!r} must be a name or an address alone{other} (without https://; the port is proxmox.port)"
+
+
 class Endpoint(Strict):
     """Address, API token and TLS settings. ``verify: false`` must be set explicitly."""
 
@@ -54,12 +63,8 @@ class Endpoint(Strict):
     @field_validator("host")
     @classmethod
     def _is_host(cls, value: str) -> str:
-        """Refuse a URL, a port or a slash: ssh and messages use the same value."""
-        host = _host_of(value)
-        if host != value.lower():
-            other = "" if host is None else f": {host}"
-            rule = "must be a name or an address alone"
-            raise ValueError(f"{value!r} {rule}{other} (without https://; the port is proxmox.port)")
+        if mistake := mistake_in_host(value):
+            raise ValueError(mistake)
         return value
 
     @field_validator("token_id")

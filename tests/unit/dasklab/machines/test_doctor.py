@@ -64,6 +64,19 @@ def test_refused_ssh_is_reported_with_purpose_and_alternative(
     assert "proxmox.node" in "".join(finding.fix)
 
 
+def test_no_ssh_to_a_host_that_is_refused(
+    proxmox: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = fake_ssh(tmp_path, "exit 255", monkeypatch)
+    monkeypatch.setenv("PROXMOX_HOST", "https://127.0.0.1:8006")
+    findings = list(doctor.examine(Inventory(proxmox.path)))
+    assert not words.exists() and not any(
+        "ssh-copy-id" in line for finding in findings for line in finding.fix
+    )
+    rule = "'https://127.0.0.1:8006' must be a name or an address alone: 127.0.0.1"
+    assert [rule in finding.text for finding in findings][-2:] == [True, True]
+
+
 def test_local_endpoint_needs_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = fake_ssh(tmp_path, "exit 1", monkeypatch)
     monkeypatch.setenv("DASKLAB_STATE", str(tmp_path))
