@@ -26,6 +26,7 @@ from dasklab.errors import LabError
 from dasklab.records.document import RECORD, Record, read_document
 from distributed import Client, LocalCluster, Worker
 
+from tests.ports import free_port
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]  # from where a worker imports this module
@@ -582,6 +583,36 @@ def test_from_a_shell(cluster: LocalCluster, client: Client, tmp_path: Path) -> 
     assert answer.exit_code == 0, answer.output
     assert "computing" in answer.output
     assert (tmp_path / "run" / "explain.svg").exists()
+
+
+def test_a_record_that_is_cut_off_ends_the_command_with_an_error(tmp_path: Path) -> None:
+    port = free_port()
+    listen = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", *listen],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with Client(f"tcp://127.0.0.1:{port}", timeout=PATIENCE_S, set_as_default=False):
+            pass
+        folder = tmp_path / "run"
+        command = [sys.executable, "-m", "dasklab", "record", f"tcp://127.0.0.1:{port}", str(folder)]
+        recording = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        eventually(lambda: (folder / RECORD).exists())
+    finally:
+        scheduler.kill()
+        scheduler.wait()
+    try:
+        output, errors = recording.communicate(timeout=PATIENCE_S)
+    finally:
+        recording.kill()
+    assert recording.returncode == 1 and not output and "Traceback" not in errors
+    assert errors.splitlines()[-2:] == [
+        f"dasklab: {folder}: the record was cut off",
+        f"  dasklab explain {folder} shows what was kept of it",
+    ]
+    assert read_document(folder).complete is False
 
 
 def test_a_folder_that_is_in_use_and_an_unknown_option_are_refused(client: Client, tmp_path: Path) -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dasklab.console.path_types import OutputFolder
 from dasklab.errors import LabError
 
+if TYPE_CHECKING:
+    from dasklab.records.session import Session
+
 CONNECT_S = 10
 A_YEAR_S = 365 * 86_400
+LOOK_S = 0.5  # between two looks at whether the record is cut off
 
 
 @click.command()
@@ -36,7 +41,8 @@ def record(
     """Record a running Dask cluster, to explain where its time goes.
 
     SCHEDULER is its address, as tcp://10.0.0.2:8786. TLS is configured as for any Dask client. Nothing is
-    installed in the cluster, and nothing remains there. Ctrl-C ends the recording and keeps the data.
+    installed in the cluster, and nothing remains there. Ctrl-C ends the recording and keeps the data. If the
+    cluster or the disk fails, the record is cut off, and the exit status is 1.
 
     \b
     dasklab record tcp://10.0.0.2:8786 run/ --seconds 60
@@ -55,12 +61,22 @@ def record(
     with client:
         begin = time.monotonic()
         keys = "hash" if hash_keys else "plain"
-        with dasklab.record(client, folder, code=not no_code, keys=keys, max_mb=max_mb):
+        with dasklab.record(client, folder, code=not no_code, keys=keys, max_mb=max_mb) as run:
             click.echo(f"Recording {scheduler} into {folder}. Ctrl-C ends it.", err=True)
             try:
-                time.sleep(A_YEAR_S if seconds is None else seconds)
+                _wait(run, begin + (A_YEAR_S if seconds is None else seconds))
             except KeyboardInterrupt:
                 click.echo("", err=True)
+    if not run.complete and not run.beyond_limit:
+        raise LabError(
+            f"{folder}: the record was cut off", f"dasklab explain {folder} shows what was kept of it"
+        )
     click.echo(
         f"Recorded {time.monotonic() - begin:.0f} s. To see where the time went: dasklab explain {folder}"
     )
+
+
+def _wait(run: Session, stop_s: float) -> None:
+    """Wait until a time of the monotonic clock, or until the record is cut off."""
+    while run.is_recording and (left_s := stop_s - time.monotonic()) > 0:
+        time.sleep(min(left_s, LOOK_S))

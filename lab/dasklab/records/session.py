@@ -86,6 +86,11 @@ class Session:
         self._recording = self._writable = True  # until the cluster, or the folder, is gone
 
     @property
+    def is_recording(self) -> bool:
+        """Whether neither the cluster nor the folder has failed so far."""
+        return self._recording
+
+    @property
     def _scheduler(self) -> Any:
         """The handlers of the scheduler, to be awaited.
 
