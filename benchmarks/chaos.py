@@ -53,8 +53,8 @@ from dasklab.paths import SHARE as ROOT
 from dasklab.running.lock_holders import holders
 from minipve.base import process
 from minipve.base.paths import Paths
-from minipve.guests.lxc import cgroups
 from minipve.endpoint import control
+from minipve.guests.lxc import cgroups
 
 COMMANDS = ("up", "run", "run", "destroy")  # runs are drawn twice as often: they have the most to lose
 COMMANDS_OF = {  # each victim -> what it works on
@@ -224,11 +224,13 @@ class Bench:
         if driver.poll() is not None:
             return None
         if kind == "endpoint":
-from dasklab.running.lock_holders import holders
             return process.recall(self.paths.endpoint_lock)
-        ansible = [pid for pid, line in self.processes().items() if "ansible-playbook" in line]
-        mains = [pid for pid in ansible if parent(pid) == driver.pid]
-from minipve.endpoint import control
+        if kind == "driver":
+            return driver.pid
+        if kind == "home":
+            lock = self.paths.state.with_name(f"{self.paths.state.name}.lock")
+            return driver.pid if driver.pid in holders(lock) else None
+        mains = [pid for pid in children(driver.pid) if "ansible-playbook" in command_line(pid)]
         if kind == "playbook":
             return mains[0] if mains else None
         workers = sorted(
