@@ -37,8 +37,6 @@ from minipve.base.user_error import UserError
 from minipve.cli import minipve
 from minipve.endpoint import control as launch
 
-from tests import command_reference
-
 EXAMPLES = ROOT / "inventory" / "examples"
 FORWARDERS = ("wire", "minipve")  # pass all arguments to another program
 
@@ -313,11 +311,6 @@ def test_a_run_is_resumed_only_as_it_was_planned(tmp_path: Path) -> None:
 
 
 DOCS = ROOT / "docs"
-
-
-def test_command_reference_is_current() -> None:
-    text = command_reference.PAGE.read_text()
-    assert text == command_reference.page(text), "run: python -m tests.command_reference"
 
 
 @pytest.mark.parametrize("words", DECODER, ids=" ".join)

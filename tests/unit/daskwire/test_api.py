@@ -11,11 +11,12 @@ from daskwire import Capture
 from daskwire.dask.messages import Messages
 from daskwire.net.segments import Segments
 
-from tests import wire_reference
+from docs.generate import ROOT
+from docs.parts import wire
 from tests.unit.daskwire.build import DATA
 from tests.unit.daskwire.conftest import golden_capture
 
-PAGE = wire_reference.REFERENCE / "wire-api.md"
+PAGE = ROOT / "docs" / "reference" / "wire-api.md"
 
 
 def test_page_describes_every_name() -> None:
@@ -51,5 +52,5 @@ def test_arrays_have_the_documented_types_and_one_value_per_row(arrays: type, na
 
 def test_capture_has_the_documented_attributes() -> None:
     capture: Capture = golden_capture("g3-2026.8.0")
-    for name in (*wire_reference.ATTRIBUTES, *wire_reference.METHODS):
+    for name in (*wire.ATTRIBUTES, *wire.METHODS):
         assert hasattr(capture, name)

@@ -1,21 +1,9 @@
-"""Which methods are here, refused or missing; the generated page; the texts of 501."""
+"""Which methods are here, refused or missing; the texts of 501."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from minipve.api import coverage
-
-ROOT = Path(__file__).parents[3]
-
-
-def test_page_is_up_to_date() -> None:
-    assert (ROOT / coverage.PAGE).read_text() == coverage.page()
-
-
-def test_readme_contains_the_summary() -> None:
-    assert coverage.summary() in (ROOT / "lab/minipve/README.md").read_text()
 
 
 def test_every_method_of_pve_has_one_status() -> None:

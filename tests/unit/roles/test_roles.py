@@ -14,7 +14,7 @@ import pytest
 import yaml
 from dasklab.paths import ROLES
 
-from tests import role_readmes
+from docs.parts import roles as role_pages
 
 NAMES = sorted(path.name for path in ROLES.iterdir() if path.is_dir())
 ON_HOSTS = {"guest", "dask", "spark", "netem", "probe", "fault", "profile", "capture", "workload"}
@@ -60,7 +60,7 @@ def declared(role: str) -> set[str]:
 
 def options(role: str) -> dict[str, dict[str, Any]]:
     """Return the variables of all entry points."""
-    entries = role_readmes.specification(ROLES / role).values()
+    entries = role_pages.specification(ROLES / role).values()
     return {name: option for entry in entries for name, option in entry.get("options", {}).items()}
 
 
@@ -123,12 +123,6 @@ def test_every_part_of_the_guest_program_is_installed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_readme_is_current(name: str) -> None:
-    text = (ROLES / name / "README.md").read_text()
-    assert text == role_readmes.readme(ROLES / name), "run: python -m tests.role_readmes"
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_variables_have_the_role_s_prefix_and_their_defaults_are_the_documented_ones(name: str) -> None:
     documented = options(name)
     assert [option for option in documented if not option.startswith(f"{name}_")] == []
@@ -146,7 +140,7 @@ def test_every_file_of_tasks_is_an_entry_point_or_part_of_one(name: str) -> None
         task.get(f"ansible.builtin.{verb}_tasks") for task in tasks(name) for verb in ("import", "include")
     ]
     parts = {Path(call).stem for call in calls if call}
-    entries = set(role_readmes.specification(ROLES / name))
+    entries = set(role_pages.specification(ROLES / name))
     assert entries <= files
     assert files - entries - parts == set()
 

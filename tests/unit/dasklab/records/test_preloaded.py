@@ -14,10 +14,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from dasklab.model.files import Sample
-from dasklab.paths import SHARE
 from dasklab.records.preload import BoundedLog, BusyLoop, _stacks, _steal
 from dasklab.records.preloaded import other_form, tables
-from dasklab.records.reference import reference
 from dasklab.records.speedscope import speedscope
 from tornado.ioloop import IOLoop
 from tornado.iostream import IOStream
@@ -209,11 +207,6 @@ def test_steals_are_told_one_by_one() -> None:
     assert [row[2] for row in _steal(5.0, request)] == ["y", "z"]
     assert _steal(5.0, ("confirm", "y", "ready", "v", "t", "id")) == [(5.0, "confirm", "y", "v", "t")]
     assert _steal(5.0, ("stale-response", "y")) == [(5.0, "stale-response", "", "", "")]
-
-
-def test_the_reference_lists_every_column() -> None:
-    """To write it anew: python -m dasklab.records.reference docs/reference/records.md"""
-    assert (SHARE / "docs" / "reference" / "records.md").read_text() == reference()
 
 
 def test_a_profile_is_a_file_for_speedscope() -> None:

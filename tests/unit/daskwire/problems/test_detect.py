@@ -13,7 +13,6 @@ from daskwire.problems import kinds
 from daskwire.problems.kinds import KINDS
 from daskwire.terminal.cli import wire
 
-from tests import wire_reference
 from tests.unit.daskwire.build import DATA, GOLDEN, g3
 from tests.unit.daskwire.conftest import golden_capture
 from tests.unit.daskwire.problems.cluster import Cluster, Read, findings
@@ -64,8 +63,3 @@ def test_each_module_of_a_kind_is_in_the_registry() -> None:
 def test_effects_are_kinds() -> None:
     for kind in KINDS.values():
         assert kind.effects <= set(KINDS) - {kind.name}
-
-
-def test_reference_of_the_kinds_is_current() -> None:
-    for path, text in wire_reference.pages().items():
-        assert path.read_text() == text, "run: python -m tests.wire_reference"

@@ -11,7 +11,6 @@ from dasklab.breakdown.model.causes import BOTTLENECKS, CAUSES, Cause, cause_nam
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.stages import CHOICE, DUE_STAMPS, STAGES, STAMPS, Process, Rule, Stage, clock_of
 from dasklab.breakdown.show import wording
-from dasklab.breakdown.show.figure import render
 from dasklab.errors import LabError
 from dasklab.paths import SHARE
 
@@ -50,13 +49,6 @@ def test_a_cause_is_registered_with_all_that_is_said_about_it(cause: Cause) -> N
 def test_a_cause_that_is_not_registered_is_an_error() -> None:
     with pytest.raises(LabError, match=r"no cause is named 'cosmic rays'; the causes are compute, "):
         cause_named("cosmic rays")
-
-
-def test_the_documentation_shows_stages_and_causes_as_they_are() -> None:
-    """To write them anew: python -m dasklab.breakdown.show.figure docs/explanation/time-breakdown.md"""
-    text = DOCUMENT.read_text()
-    assert text == render(text)
-    assert all(f"`{cause.name}`" in text for cause in CAUSES)
 
 
 def test_lengths_of_stages_add_up() -> None:

@@ -1,7 +1,4 @@
-"""Write the README of every role from its ``meta/argument_specs.yml``.
-
-python -m tests.role_readmes
-"""
+"""The READMEs of roles, from their ``meta/argument_specs.yml``."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from typing import Any
 import yaml
 from dasklab.paths import ROLES
 
-NOTE = "<!-- Written by python -m tests.role_readmes from meta/argument_specs.yml. -->"
 END = "...\n"  # YAML writes it after a scalar
 BAR = r"\|"  # in a table's cell
 
@@ -31,10 +27,10 @@ def specification(role: Path) -> dict[str, Any]:
 
 
 def readme(role: Path) -> str:
-    """Return the README: a summary, an example, the variables, and the other entry points."""
+    """Return the README below its title: a summary, an example, the variables, and the other entry points."""
     entries = specification(role)
     main = entries["main"]
-    lines = [f"# {role.name}", NOTE, "", f"{prose(main['short_description'])}.", ""]
+    lines = [f"{prose(main['short_description'])}.", ""]
     lines += [line for text in main["description"] for line in (prose(text), "")]
     lines += ["```yaml", main["examples"].rstrip(), "```", ""]
     lines += dependencies(role)
@@ -44,7 +40,7 @@ def readme(role: Path) -> str:
             lines += [f"## `tasks_from: {name}`", "", f"{prose(entry['short_description'])}.", ""]
             lines += [line for text in entry.get("description", []) for line in (prose(text), "")]
             lines += table(entry["options"])
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines)
 
 
 def dependencies(role: Path) -> Iterator[str]:
@@ -87,8 +83,3 @@ def meaning(option: dict[str, Any]) -> str:
 def prose(text: str) -> str:
     """Return text in Markdown, from Ansible's own markup."""
     return re.sub(r"[CIVO]\((.*?)\)", r"`\1`", text)
-
-
-if __name__ == "__main__":
-    for folder in roles():
-        (folder / "README.md").write_text(readme(folder))

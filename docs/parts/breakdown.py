@@ -1,28 +1,12 @@
-"""Write the generated parts of docs/explanation/time-breakdown.md: figure of the stages, causes, advice.
-
-    python -m dasklab.breakdown.show.figure docs/explanation/time-breakdown.md
-
-A generated part lies between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
-"""
+"""Parts of the page about the time breakdown: figure of the stages, causes, rules of advice."""
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from dasklab.breakdown.answers.advice import RULES
 from dasklab.breakdown.model.causes import CAUSES
 from dasklab.breakdown.model.stages import CHOICE, STAGES, Process, Rule, Stage
-
-PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def render(text: str) -> str:
-    """Return the text with its generated parts as they are today."""
-    parts = {"stages": stage_figure(), "causes": cause_table(), "advice": advice_table()}
-    return PART.sub(lambda part: f"{part[1]}{parts[part[2]]}\n{part[3]}", text)
 
 
 def stage_figure() -> str:
@@ -55,8 +39,3 @@ def advice_table() -> str:
     """Return all rules of advice as a table in Markdown."""
     rows = [f"| {rule.title} | {rule.threshold} | {rule.remedy} [Dask]({rule.page}) |" for rule in RULES]
     return "\n".join(["| what | threshold, beside 10 % of the run | advice |", "|---|---|---|", *rows])
-
-
-if __name__ == "__main__":
-    document = Path(sys.argv[1])
-    document.write_text(render(document.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,11 +1,7 @@
-"""The published schema of what commands print with ``--json``: docs/reference/output.schema.json.
-
-python -m tests.output_schema
-"""
+"""The schema of what commands print with ``--json``."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from dasklab.commands.inspect import HostRow
@@ -35,7 +31,3 @@ OUTPUTS: dict[str, Any] = {
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of each command's output."""
     return {name: json_schema(type_) for name, type_ in OUTPUTS.items()}
-
-
-if __name__ == "__main__":
-    print(json.dumps(schema(), indent=2))

@@ -1,9 +1,4 @@
-"""Write the command reference, ``docs/reference/commands.md``, from the commands' own help.
-
-    python -m tests.command_reference
-
-Only the part between the two markers is replaced; the rest of the page is written by hand.
-"""
+"""The command reference, from the commands' own help."""
 
 from __future__ import annotations
 
@@ -11,14 +6,11 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 from dasklab.cli import COMMANDS, main
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
-START, END = "<!-- start: python -m tests.command_reference -->", "<!-- end -->"
-DESCRIBED_ONCE = {"inventory", "root", "help"}  # options of many commands, described above the first marker
+DESCRIBED_ONCE = {"inventory", "root", "help"}  # options of many commands, described on the page by hand
 VERBATIM = "\b\n"  # how click marks a paragraph that must not be filled, such as examples
 BAR = r"\|"  # in a table's cell
 OWN_PAGES = {
@@ -27,14 +19,12 @@ OWN_PAGES = {
 }
 
 
-def page(text: str) -> str:
-    """Return the page with a current reference between its markers."""
-    before, _, rest = text.partition(START)
-    return "\n".join([f"{before}{START}\n", *reference(), END]) + rest.partition(END)[2]
+def reference() -> str:
+    """Describe all commands below the titles of the overview."""
+    return "\n".join(_groups())
 
 
-def reference() -> Iterator[str]:
-    """Yield the lines that describe all commands, below the titles of the overview."""
+def _groups() -> Iterator[str]:
     context = click.Context(main, info_name="dasklab")
     for title, names in COMMANDS.items():
         yield f"## {title}\n"
@@ -74,7 +64,3 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
             names, effect = option.get_help_record(context) or ("", "")
             cells = (f"`{names}`", " ".join(effect.split()))
             yield f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text()))

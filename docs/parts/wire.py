@@ -1,8 +1,4 @@
-"""Write the reference of daskwire under ``docs/reference``: tables and problems from their descriptions, the
-Python API from its docstrings.
-
-python -m tests.wire_reference
-"""
+"""The reference of daskwire: tables and problems as they describe themselves, the API from its docstrings."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import inspect
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import daskwire
@@ -20,52 +15,6 @@ from daskwire.net.segments import Segments
 from daskwire.problems.finding import COSTLY_S
 from daskwire.problems.kinds import KINDS
 
-REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
-GENERATED = "This page is generated: `python -m tests.wire_reference`."
-TABLES_INTRODUCTION = f"""# Tables of daskwire
-
-Times `*_ns` are nanoseconds since 1970 on the clock of the capturing machine, `*_s` seconds since 1970 on the
-worker's clock. Unknown values are empty. `daskwire.TABLES` and the metadata of Parquet files contain the same
-descriptions. {GENERATED}
-"""
-PROBLEMS_INTRODUCTION = f"""# Problems that daskwire reports
-
-`daskwire problems CAPTURE` lists what is wrong, or prints "no problem found". Each problem has its evidence,
-its place and time, what it cost, how certain it is, a Wireshark display filter for its packets, and what to
-check.
-
-- **Cost** is the time that Dask messages waited, summed over connections. Problems are ranked by it. What
-  prevents the analysis (encryption, a wrong capture point) comes first.
-- **Notes** are findings below the threshold (most cost less than {COSTLY_S} s), or during start-up and
-  shutdown. A cluster starts up until its first computation is complete or 10 s after its first result, a
-  worker until its first result.
-- **Consequences** are notes as well: a stopped process closes its window and sends its heartbeats late, so
-  both are listed as consequences of the blocked loop, and their cost is added to it.
-
-{GENERATED}
-"""
-
-API_INTRODUCTION = f"""# Python API of daskwire
-
-```python
-import daskwire
-
-capture = daskwire.open_capture("capture.pcap")
-print(daskwire.summarise(capture)["times_ms"]["compute"])   # percentiles in milliseconds
-tasks = daskwire.to_pandas(capture.table("tasks"))          # one row per task
-slow = tasks[tasks.wait_ms > 100]
-sizes = capture.messages.size                               # a NumPy array, one value per message, bytes
-for message, op, fields in capture.decoded("task-erred"):   # the decoded fields of an op
-    print(capture.messages.time_ns[message], fields["key"])
-```
-
-The names below are the API; everything else in the package may change. Tables are dicts of lists of equal
-length ([columns](wire-tables.md)). Arrays are NumPy arrays of one dimension: `Messages` have one value per
-message (or per op) and `Segments` one per TCP segment. Their types are written as in NumPy, `i8` for 64-bit
-integers. Names end in their unit (`_ns`, `_ms`, `_s`, `_bytes`); sizes without one are bytes.
-
-{GENERATED}
-"""
 ATTRIBUTES = (
     "files", "messages", "segments", "nodes", "sources", "clusters", "scheduler_names", "packets", "skipped",
     "tally", "generation", "connections", "conversations",
@@ -79,13 +28,19 @@ TYPES = {  # of annotations
 }  # fmt: skip
 
 
-def pages() -> dict[Path, str]:
-    """Return the text of each page."""
-    return {
-        REFERENCE / "wire-tables.md": "\n".join([TABLES_INTRODUCTION, *_tables()]),
-        REFERENCE / "wire-problems.md": "\n".join([PROBLEMS_INTRODUCTION, *_problems()]),
-        REFERENCE / "wire-api.md": "\n".join([API_INTRODUCTION, *_interface()]),
-    }
+def tables() -> str:
+    """Describe the columns of all tables."""
+    return "\n".join(_tables())
+
+
+def problems() -> str:
+    """Describe all kinds of problems."""
+    return "\n".join(_problems())
+
+
+def interface() -> str:
+    """Describe the Python API from its docstrings."""
+    return "\n".join(_interface())
 
 
 def _tables() -> Iterator[str]:
@@ -97,6 +52,7 @@ def _tables() -> Iterator[str]:
 
 
 def _problems() -> Iterator[str]:
+    yield f"Most problems are notes if they cost less than {COSTLY_S} s.\n"
     yield "| problem | meaning | reported if | what to do |"
     yield "|---|---|---|---|"
     for kind in KINDS.values():
@@ -150,7 +106,7 @@ def _capture() -> Iterator[str]:
         member = inspect.getattr_static(Capture, name, None)
         function = member.func if isinstance(member, cached_property) else getattr(member, "fget", None)
         kind = inspect.get_annotations(function)["return"] if function else annotations[name]
-        rows.append((name, kind, inspect.getdoc(function) if function else described[name]))
+        rows.append((name, kind, _documentation(function) if function else described[name]))
     yield from _members(rows)
     for name in METHODS:
         yield f"### Capture.{name}\n"
@@ -178,8 +134,3 @@ def _documentation(value: Any) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split()).replace("``", "`")
-
-
-if __name__ == "__main__":
-    for path, text in pages().items():
-        path.write_text(text)
