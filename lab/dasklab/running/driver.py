@@ -1,8 +1,8 @@
 """Run an experiment's trials one after the other, unattended. The driver may be killed at any moment.
 
 A run is a folder. Its ``experiment.json`` lists the planned trials; a trial is finished when its folder holds
-``result.json``. Trials without a result and failed trials are run when the run is resumed. So resuming needs
-no state but the files, and a kill loses at most one trial.
+``result.json``. ``dasklab.running.life`` says which trials are run when the run is resumed. Resuming needs no
+state but the files, so a kill loses at most one trial.
 
 The driver reaches the lab through ``TrialRunner``: Ansible, the simulator and the tests implement it.
 """
@@ -21,15 +21,15 @@ from typing import Protocol
 
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
-from dasklab.model.files import Attempt, Campaign, Result, Status
+from dasklab.model.files import Attempt, Campaign, Result
 from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.model.trusted_source import require_trusted
-from dasklab.notices import warn
 from dasklab.paths import SHARE
 from dasklab.results import table
 from dasklab.results.storage import damage, store
 from dasklab.results.validity import completeness, node, verdict
 from dasklab.running import stops
+from dasklab.running.life import TRANSITIONS, Event, State, is_pending
 from dasklab.running.trials import estimate_s, plan
 
 REPEATS = 2  # of a trial that other users of the node disturbed
@@ -68,7 +68,7 @@ class ActiveRun:
 
     def pending(self) -> list[RequestedTrial]:
         """Return the trials that are still to be run, in order."""
-        return [trial for trial in self.trials if _is_pending(self.directory / trial.trial, self.again)]
+        return [trial for trial in self.trials if is_pending(self.directory / trial.trial, self.again)]
 
     def remaining_s(self) -> float:
         """Estimate how long the pending trials will take, from the finished trials or else from the plan."""
@@ -150,7 +150,7 @@ def resume(directory: Path, setup: Setup | None = None, *, again: bool = False) 
 def execute(
     run: ActiveRun,
     lab: TrialRunner,
-    watch: Callable[[RequestedTrial, str], None],
+    watch: Callable[[RequestedTrial, State], None],
     wait: Callable[[], None] = lambda: None,
 ) -> None:
     """Run all pending trials. A failed trial is recorded, and the others are still run.
@@ -163,7 +163,7 @@ def execute(
     Args:
         run: the run.
         lab: where its trials run.
-        watch: called as ``watch(trial, "running")`` before each trial and ``watch(trial, status)`` after it.
+        watch: called as ``watch(trial, State.RUNNING)`` before each trial and with its verdict after it.
         wait: called before each trial; returns when the node is quiet.
 
     Raises:
@@ -193,14 +193,14 @@ def _measure(
     run: ActiveRun,
     trial: RequestedTrial,
     lab: TrialRunner,
-    watch: Callable[[RequestedTrial, str], None],
+    watch: Callable[[RequestedTrial, State], None],
     wait: Callable[[], None],
 ) -> None:
     if not trial.unsupported:
         wait()
-    watch(trial, "running")
+    watch(trial, State.RUNNING)
     exit_status = _attempt(run.directory / trial.trial, trial, lab)
-    watch(trial, verdict.assess(run.directory)[trial.trial].status)
+    watch(trial, State(verdict.assess(run.directory)[trial.trial].status))
     if exit_status:
         _require_endpoint(run, trial, lab)
 
@@ -216,7 +216,13 @@ def _require_endpoint(run: ActiveRun, failed: RequestedTrial, lab: TrialRunner) 
 def _disturbed(run: ActiveRun, trials: list[RequestedTrial]) -> list[RequestedTrial]:
     """Return the trials that are invalid only because others used their node."""
     results = [(trial, store.read(Result, run.directory / trial.trial)) for trial in trials]
-    return [trial for trial, result in results if result and node.is_disturbed(result.reasons)]
+    return [
+        trial
+        for trial, result in results
+        if result
+        and (State(result.status), Event.REPEAT) in TRANSITIONS
+        and node.is_disturbed(result.reasons)
+    ]
 
 
 def _attempt(directory: Path, trial: RequestedTrial, lab: TrialRunner) -> int:
@@ -255,22 +261,6 @@ def _run(directory: Path, trial: RequestedTrial, lab: TrialRunner) -> tuple[int,
         return lab.run_trial(directory), None
     except LabError as error:
         return 1, str(error).replace("\n  ", "; ")
-
-
-def _is_pending(directory: Path, again: bool) -> bool:
-    status = _status(directory)
-    if not again or status is None:
-        return status in (None, "failed")
-    return status in ("failed", "invalid") or damage.damage(directory) is not None
-
-
-def _status(directory: Path) -> Status | None:
-    try:
-        result = store.read(Result, directory)
-    except LabError as error:
-        warn(f"{error.message}; the trial will be run again")
-        return None
-    return result.status if result else None
 
 
 def _suspended_s() -> float:

@@ -29,11 +29,17 @@ from dasklab.results.validity import completeness
 from dasklab.running import capabilities, driver, more_blocks, quiet_node
 from dasklab.running.ansible_lab import AnsibleLab, current_phase
 from dasklab.running.driver import ActiveRun, TrialRunner
+from dasklab.running.life import State
 from dasklab.running.more_blocks import StopRule
 from dasklab.running.trials import plan
 from dasklab.terminal import console, counted, duration
 
-COLOURS = {"ok": "green", "invalid": "yellow", "unsupported": "yellow", "failed": "red"}
+COLOURS = {
+    State.OK: "green",
+    State.INVALID: "yellow",
+    State.UNSUPPORTED: "yellow",
+    State.FAILED: "red",
+}
 INDENT = " " * 12
 
 
@@ -190,8 +196,8 @@ class TrialDisplay:
             "", total=len(run.trials), completed=completed, until=time.monotonic(), directory=None
         )
 
-    def __call__(self, trial: RequestedTrial, state: str) -> None:
-        if state == "running":
+    def __call__(self, trial: RequestedTrial, state: State) -> None:
+        if state is State.RUNNING:
             until = time.monotonic() + self._run.remaining_s()
             directory = self._run.directory / trial.trial
             self._progress.update(self._task, description=trial.trial, until=until, directory=directory)
@@ -201,13 +207,13 @@ class TrialDisplay:
             self._progress.advance(self._task)
         self._print_verdict(trial, state)
 
-    def _print_verdict(self, trial: RequestedTrial, state: str) -> None:
+    def _print_verdict(self, trial: RequestedTrial, state: State) -> None:
         directory = self._run.directory / trial.trial
         result, lost_frames = store.need(Result, directory), completeness.line(completeness.read(directory))
         screen = self._progress.console
-        measured = self._measured(directory) if state in ("ok", "invalid") else ""
+        measured = self._measured(directory) if state in (State.OK, State.INVALID) else ""
         line = f" {trial.trial} ({duration(result.wall_s)}){measured}"
-        screen.print(Text.assemble((f"{state:11}", COLOURS[state]), line))
+        screen.print(Text.assemble((f"{state.value:11}", COLOURS[state]), line))
         warnings = [f"warning: {warning}" for warning in result.warnings]
         reasons = [*result.reasons, *warnings, *([lost_frames] if lost_frames else [])]
         for reason in ["as above"] if reasons and reasons == self._last_reasons else reasons:
