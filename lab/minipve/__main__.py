@@ -11,7 +11,7 @@ def main() -> None:
     python_handles_it = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if python_handles_it:
         signal.signal(signal.SIGINT, _stop)
-    from minipve.cli import minipve
+    from minipve.endpoint.cli import minipve
 
     if python_handles_it:
         signal.signal(signal.SIGINT, signal.default_int_handler)

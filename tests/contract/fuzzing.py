@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from minipve.api import routing as api
+from minipve.api import routing
 from minipve.config.rules import schema
 
 from tests.contract.endpoint import Endpoint
@@ -108,7 +108,7 @@ class Fuzzer:
     sent: int = 0
 
     def __post_init__(self) -> None:
-        self.methods = sorted(api.load())
+        self.methods = sorted(routing.load())
         self.context = ssl.create_default_context(cafile=str(self.endpoint.ca_file))
         self.link: ssl.SSLSocket | None = None
 

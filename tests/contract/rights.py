@@ -15,7 +15,7 @@ from typing import Any
 
 from minipve.access import rights
 from minipve.access.rights import BESIDES_PATH, Right
-from minipve.api import routing as api
+from minipve.api import routing
 from minipve.config.rules import schema
 from minipve.config.rules.kinds import LXC, QEMU
 from minipve.config.rules.privileges import PRIVILEGES
@@ -140,7 +140,7 @@ class Case:
 
 def writing_methods() -> list[tuple[str, str]]:
     """Return the methods that write: verb and path template."""
-    return sorted(key for key in api.load() if key[0] != "GET")
+    return sorted(key for key in routing.load() if key[0] != "GET")
 
 
 def _filled(template: str, values: Mapping[str, object]) -> str:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
 from daskwire.terminal.cli import wire
-from minipve.cli import minipve
+from minipve.endpoint.cli import minipve
 
 from tests.waiting import until
 

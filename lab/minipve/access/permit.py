@@ -9,7 +9,7 @@ from typing import Any
 from minipve.access.accounts import ROOT, Access, normalise_path
 from minipve.access.rights import Right
 from minipve.base.errors import ApiError, denied, parameter_error
-from minipve.lists import split_list
+from minipve.config.rules.formats import split_list
 
 _MODIFY = {"storage": "Datastore.Allocate", "vms": "VM.Allocate", "pool": "Pool.Allocate"}
 

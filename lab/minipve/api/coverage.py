@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from minipve.api import routing as api
+from minipve.api import routing
 from minipve.config.rules import schema
 
 PAGE = "docs/reference/minipve-methods.md"
@@ -42,7 +42,7 @@ _REASONS = (
 
 def methods() -> Iterator[tuple[str, str]]:
     """Yield the verb and the path template of each method of Proxmox VE."""
-    yield from api.load()
+    yield from routing.load()
     for path, verbs in schema.without_handler().items():
         yield from ((verb, path) for verb in verbs)
 
@@ -54,7 +54,7 @@ def reason(path: str) -> str | None:
 
 def status(verb: str, path: str) -> str:
     """Return the status of a method, by its verb and path template: here, refused or missing."""
-    if (verb, path) in api.load():
+    if (verb, path) in routing.load():
         return HERE
     return REFUSED if reason(path) else MISSING
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from minipve.access.permit import Permit
-from minipve.api import coverage, volume_access
-from minipve.api import routing as api
+from minipve.api import coverage, routing, volume_access
 from minipve.base.errors import FAILURES, ApiError, UnreachedError, denied, parameter_error, text_of
 from minipve.config.rules import schema
 from minipve.config.rules.validate import FormatError
@@ -23,7 +22,7 @@ _UPLOAD = "/nodes/{node}/storage/{storage}/upload"
 
 def takes_upload(verb: str, path: str) -> bool:
     """Return whether a request uploads a file, the only kind of request with a large body."""
-    match = api.find(verb, path)
+    match = routing.find(verb, path)
     return match is not None and (verb, match[0]) == ("POST", _UPLOAD)
 
 
@@ -31,7 +30,7 @@ def permitted(
     node: Node, verb: str, path: str, authid: str, params: dict[str, Any] | None = None
 ) -> tuple[schema.Method, Permit, dict[str, Any]]:
     """Return the method, the caller's permit and all parameters. Raises ApiError for a forbidden call."""
-    match = api.find(verb, path)
+    match = routing.find(verb, path)
     if match is None:
         raise ApiError(coverage.not_implemented(verb, path), 501)
     method = schema.method(verb, match[0])
@@ -62,10 +61,10 @@ def call(node: Node, verb: str, path: str, authid: str, params: dict[str, Any]) 
     if verb != "GET" and (verb, method.path) not in PUBLIC and not node.is_quorate:
         raise ApiError("cluster not ready - no quorum?")
     try:
-        if check_first := api.checks().get((verb, method.path)):
+        if check_first := routing.checks().get((verb, method.path)):
             check_first(checked)
         volume_access.check(checked, method)
-        answer = api.load()[verb, method.path](checked)
+        answer = routing.load()[verb, method.path](checked)
     except (FormatError, *FAILURES) as failed:
         raise ApiError(text_of(failed)) from failed
     return answer if isinstance(answer, Reply) else Reply(answer, {})

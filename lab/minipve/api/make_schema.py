@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from minipve.api import routing as api
+from minipve.api import routing
 from minipve.config.rules import schema
 
 _KEEP = (
@@ -99,7 +99,7 @@ def main(argv: list[str]) -> None:
     """Write ``schema.json`` from the API schema in the file ``argv[0]``."""
     if len(argv) != 1:
         raise SystemExit("usage: python -m minipve.api.make_schema APIDATA.json")
-    pairs = set(api.load())
+    pairs = set(routing.load())
     document = generate(json.loads(Path(argv[0]).read_text()), pairs, Path(argv[0]).stem)
     missing = pairs - {(verb, path) for path, verbs in document["methods"].items() for verb in verbs}
     if missing:

@@ -8,9 +8,9 @@ from minipve.access import rights
 from minipve.api.routing import route
 from minipve.base.errors import ApiError, error_prefix
 from minipve.config import volume_ids
+from minipve.config.rules.formats import split_list
 from minipve.guests.rows import guest_resource
 from minipve.guests.vm import summary
-from minipve.lists import split_list
 from minipve.node.call import Call
 
 

@@ -25,7 +25,7 @@ from minipve.guests.vm import migration
 from minipve.http import tls
 from minipve.http.listener import Listener
 from minipve.network import bridges, cables, interfaces, namespace
-from minipve.node import members as cluster
+from minipve.node import members
 from minipve.node.node import Node
 
 _LAST_ANSWERS_S = 8.0  # `minipve stop` kills the endpoint after ten seconds
@@ -50,7 +50,7 @@ def run(paths: Paths, fd: int, ready_fd: int | None, management: str, delay_s: f
     instance.set_up(first, management, address.local_host(listener))
     for number, node in enumerate(first.visit()):
         _recover(node)
-        _bring_up(node, cluster.management(management, number))
+        _bring_up(node, members.management(management, number))
     for node in first.nodes.values():
         migration.recover(node)
     _join(first)

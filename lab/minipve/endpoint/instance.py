@@ -15,7 +15,7 @@ from minipve.endpoint import address
 from minipve.http import tls
 from minipve.image import golden
 from minipve.network import interfaces, namespace
-from minipve.node import members as cluster
+from minipve.node import members
 from minipve.node.node import Node
 
 TOKEN = "minipve"  # belongs to root@pam, without privilege separation
@@ -38,7 +38,7 @@ def set_up(node: Node, management: str, host: str) -> None:
     for number, member in enumerate(node.nodes.values()):
         member.storage.create_directories()
         if not member.paths.interfaces.exists():
-            text = interfaces.write_interfaces(interfaces.default(cluster.management(management, number)))
+            text = interfaces.write_interfaces(interfaces.default(members.management(management, number)))
             write_atomic(member.paths.interfaces, text, 0o644)
     if TOKEN not in node.access.data["users"][ROOT]["tokens"]:
         _credentials(node)

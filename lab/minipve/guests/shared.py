@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from minipve.access import rights
 from minipve.access.permit import Permit
 from minipve.base.errors import ApiError, denied
+from minipve.config.rules.formats import split_list
 from minipve.config.rules.kinds import Kind
-from minipve.lists import split_list
 from minipve.node import firewall
 from minipve.node.node import Node
 

@@ -23,7 +23,7 @@ from uuid import UUID
 from minipve.base.atomic import write_atomic
 from minipve.base.errors import ApiError
 from minipve.base.user_error import UserError
-from minipve.lists import split_list
+from minipve.config.rules.formats import split_list
 
 LOCAL = "localnetwork"
 """The zone of bridges that belong to a node and not to a vnet."""

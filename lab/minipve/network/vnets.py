@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from minipve.base.atomic import write_atomic
-from minipve.lists import split_list
+from minipve.config.rules.formats import split_list
 from minipve.network import interfaces, sdn, vlans
 from minipve.network.interfaces import Iface
 from minipve.network.sdn import Options, Rows

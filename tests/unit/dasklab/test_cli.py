@@ -34,8 +34,8 @@ from dasklab.running import driver, playbook
 from dasklab.running.setup import setup_of
 from daskwire.terminal.cli import wire as daskwire
 from minipve.base.user_error import UserError
-from minipve.cli import minipve
-from minipve.endpoint import control as launch
+from minipve.endpoint import control
+from minipve.endpoint.cli import minipve
 
 EXAMPLES = ROOT / "inventory" / "examples"
 FORWARDERS = ("wire", "minipve")  # pass all arguments to another program
@@ -182,7 +182,7 @@ def test_other_programs_print_errors_the_same_way(
     def disk_full(*_: object) -> None:
         raise UserError("the disk is full", "make room")
 
-    monkeypatch.setattr(launch, "all_machines", disk_full)
+    monkeypatch.setattr(control, "all_machines", disk_full)
     result = CliRunner().invoke(minipve, ["status"])
     assert (result.exit_code, result.output) == (1, "minipve: the disk is full\n  make room\n")
     script = str(ROOT / "lab" / "nic_matrix.py")

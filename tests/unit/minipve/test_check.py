@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from minipve.base import process
 from minipve.base.paths import Paths
 from minipve.base.user_error import UserError
-from minipve.cli import minipve
 from minipve.endpoint import check
+from minipve.endpoint.cli import minipve
 from minipve.guests.lxc import support, user_ids
 from minipve.network import namespace
 

@@ -17,7 +17,7 @@ from minipve.base.errors import ApiError
 from minipve.base.paths import Paths
 from minipve.base.user_error import UserError
 from minipve.config.store import GuestConfig, GuestStore
-from minipve.endpoint import control as launch
+from minipve.endpoint import control
 from minipve.guests import power
 from minipve.guests.qemu import accel, running
 from minipve.network import interfaces
@@ -180,7 +180,7 @@ def test_damaged_endpoint_json_is_empty(tmp_path: Path) -> None:
     paths = Paths(tmp_path, tmp_path)
     for text in (GARBAGE, b"[]", b"{}", b"3"):
         paths.endpoint_file.write_bytes(text)
-        assert launch.facts(paths) == {}
+        assert control.facts(paths) == {}
     (tmp_path / "accel.json").write_bytes(GARBAGE)
     assert accel._cached(tmp_path / "accel.json") == {}
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from minipve.base.paths import Paths
 from minipve.base.user_error import UserError
-from minipve.cli import minipve
 from minipve.endpoint import state_folder
+from minipve.endpoint.cli import minipve
 
 
 @pytest.fixture

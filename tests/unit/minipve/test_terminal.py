@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
-from minipve.cli import minipve
+from minipve.endpoint.cli import minipve
 from minipve.image import golden
 
 

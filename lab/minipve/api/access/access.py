@@ -10,7 +10,7 @@ from typing import Any
 from minipve.access.accounts import acl_path, grant, owner, revoke
 from minipve.api.routing import route
 from minipve.base.errors import ApiError, error_prefix, parameter_error
-from minipve.lists import split_list
+from minipve.config.rules.formats import split_list
 from minipve.node.call import Call
 
 _REALMS: list[dict[str, Any]] = [

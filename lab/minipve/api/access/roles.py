@@ -6,8 +6,8 @@ from typing import Any
 
 from minipve.api.routing import route
 from minipve.base.errors import ApiError, error_prefix, parameter_error
+from minipve.config.rules.formats import split_list
 from minipve.config.rules.privileges import BUILTIN_ROLES
-from minipve.lists import split_list
 from minipve.node.call import Call
 
 

@@ -8,7 +8,7 @@ from minipve.access.accounts import ROOT, join_groups, owner
 from minipve.access.tickets import hash_secret
 from minipve.api.routing import route
 from minipve.base.errors import ApiError, denied, error_prefix
-from minipve.lists import split_list
+from minipve.config.rules.formats import split_list
 from minipve.node.call import Call
 
 _USER_FIELDS = ("enable", "expire", "comment", "email", "firstname", "lastname")

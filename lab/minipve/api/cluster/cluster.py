@@ -103,3 +103,20 @@ def _zone(call: Call, node: Node) -> list[dict[str, Any]]:
             "status": "ok" if node.is_up else "unknown",
         }
     ]
+
+
+@route("GET", "/cluster/options")
+def datacenter(call: Call) -> dict[str, Any]:
+    return {"mac_prefix": "BC:24:11"}
+
+
+@route("GET", "/cluster/backup-info/not-backed-up")
+def not_backed_up(call: Call) -> list[dict[str, Any]]:
+    """Return every guest that the caller may see, since there are no backup jobs."""
+    rows = []
+    everywhere = [guest for node in call.node.nodes.values() for guest in node.guests()]
+    for vmid, config in everywhere:
+        if call.permit.has(f"/vms/{vmid}", ["VM.Audit"]):
+            name = config.options.get("name") or config.options.get("hostname")
+            rows.append({"vmid": vmid, "type": config.kind.name} | ({"name": name} if name else {}))
+    return rows

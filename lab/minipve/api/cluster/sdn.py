@@ -11,7 +11,7 @@ from minipve.access.accounts import ROOT
 from minipve.api.nodes import network
 from minipve.api.routing import route
 from minipve.base.errors import ApiError, UnreachedError, error_prefix
-from minipve.lists import split_list
+from minipve.config.rules.formats import split_list
 from minipve.network import vlans
 from minipve.network.sdn import SUBNETS, VNETS, ZONES, Document, Options
 from minipve.node.call import Call
@@ -245,3 +245,9 @@ def apply(call: Call) -> str:
                 node.tasks.start("srvreload", "networking", ROOT, network.reloading(node))
 
     return call.start("reloadnetworkall", "", work)
+
+
+@route("GET", "/cluster/sdn/ipams")
+def ipams(call: Call) -> list[dict[str, Any]]:
+    """Return PVE's own address management, which has no addresses here."""
+    return [{"ipam": "pve", "type": "pve", "digest": None}]

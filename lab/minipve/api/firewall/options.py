@@ -9,8 +9,8 @@ from typing import Any
 from minipve.api.routing import CT, VM, children, route
 from minipve.base.errors import ApiError, parameter_error
 from minipve.config.rules import schema
+from minipve.config.rules.formats import split_list
 from minipve.config.rules.kinds import LXC
-from minipve.lists import split_list
 from minipve.node import firewall
 from minipve.node.call import Call
 

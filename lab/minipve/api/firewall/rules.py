@@ -7,7 +7,7 @@ from typing import Any
 from minipve.api.firewall.options import ALL, CLUSTER, check_digest, scope
 from minipve.api.routing import route
 from minipve.base.errors import ApiError
-from minipve.lists import split_list
+from minipve.config.rules.formats import split_list
 from minipve.node import firewall
 from minipve.node.call import Call
 

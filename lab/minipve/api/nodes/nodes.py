@@ -51,3 +51,8 @@ def status(call: Call) -> dict[str, Any]:
 @route("GET", "/nodes/{node}/version")
 def version(call: Call) -> dict[str, str]:
     return node_module.VERSION
+
+
+@route("GET", "/nodes/{node}/subscription")
+def subscription(call: Call) -> dict[str, Any]:
+    return {"status": "notfound", "message": "There is no subscription key"}

@@ -9,13 +9,13 @@ from functools import partial
 from minipve.access import rights
 from minipve.api.routing import route
 from minipve.base.errors import ApiError
+from minipve.config.rules.formats import split_list
 from minipve.config.rules.kinds import LXC, Kind
 from minipve.config.store import GuestConfig
 from minipve.guests import power
 from minipve.guests.container import lifecycle as containers
 from minipve.guests.lxc import running
 from minipve.guests.vm import lifecycle, machines
-from minipve.lists import split_list
 from minipve.node.call import Call
 from minipve.node.node import Node
 from minipve.node.tasks import Task

@@ -11,8 +11,8 @@ from typing import Any
 
 from minipve.api.routing import route
 from minipve.base.errors import ApiError, parameter_error
+from minipve.config.rules.formats import split_list
 from minipve.config.rules.kinds import LXC
-from minipve.lists import split_list
 from minipve.node import settings as node_settings
 from minipve.node.call import Call
 

@@ -20,8 +20,7 @@ from minipve.guests.container import lifecycle as containers
 from minipve.guests.vm import summary
 from minipve.node.call import Call
 from minipve.node.tasks import Task
-from minipve.storage import directory as storage
-from minipve.storage import qemu_img, untrusted
+from minipve.storage import directory, qemu_img, untrusted
 
 _BLOCK_BYTES = 2**20
 
@@ -43,7 +42,7 @@ def configuration(call: Call) -> dict[str, Any]:
 
 def _configuration(call: Call) -> dict[str, Any]:
     root = str(call.node.storage.root)
-    return {"storage": volume_ids.STORAGE, "type": "dir", "content": storage.CONTENT, "path": root}
+    return {"storage": volume_ids.STORAGE, "type": "dir", "content": directory.CONTENT, "path": root}
 
 
 @route("GET", "/nodes/{node}/storage")
@@ -53,7 +52,7 @@ def index(call: Call) -> list[dict[str, Any]]:
         return []
     row = summary.storage_row(call.node)
     contents = call.get("content", "").split(",") if call.get("content") else []
-    fits = set(contents) <= set(storage.CONTENT.split(","))
+    fits = set(contents) <= set(directory.CONTENT.split(","))
     if call.get("format"):
         row["formats"] = {"supported": ["qcow2"], "default": "qcow2"}
     return [row] if fits and call.get("storage") in (None, volume_ids.STORAGE) else []
@@ -83,7 +82,7 @@ def content(call: Call) -> list[dict[str, Any]]:
 def volume(call: Call) -> dict[str, Any]:
     """Return a volume's size and format."""
     volid = volume_ids.full_id(call["storage"], call["volume"])
-    facts = storage.image_facts(call.node.storage.existing(volid)) or {"virtual-size": 0, "actual-size": 0}
+    facts = directory.image_facts(call.node.storage.existing(volid)) or {"virtual-size": 0, "actual-size": 0}
     parsed = volume_ids.parse(volid)
     archive = parsed.content == "vztmpl"  # PVE runs qemu-img, which counts whole sectors
     size = facts["virtual-size"]
@@ -162,8 +161,8 @@ def _inspect(call: Call, file: Path, task: Task) -> None:
 def _target(call: Call) -> Path:
     volume_ids.check_exists(call["storage"])
     kind = str(call["content"])
-    name = storage.upload_name(kind, call["filename"])
-    if kind not in storage.CONTENT.split(","):
+    name = directory.upload_name(kind, call["filename"])
+    if kind not in directory.CONTENT.split(","):
         raise ApiError(f"storage '{call['storage']}' does not support '{kind}' content")
     return call.node.storage.path(f"{volume_ids.STORAGE}:{kind}/{name}")
 

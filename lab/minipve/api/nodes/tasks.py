@@ -10,7 +10,7 @@ from typing import Any
 
 from minipve.access import rights
 from minipve.api.routing import route
-from minipve.lists import split_list
+from minipve.config.rules.formats import split_list
 from minipve.node.call import Call, Reply
 from minipve.node.tasks import parse_upid
 

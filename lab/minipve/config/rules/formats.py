@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from minipve.config.rules.privileges import PRIVILEGES
-from minipve.lists import split_list
 
 Check = Callable[[str], str | None]
 _STORE = r"[a-z][a-z0-9\-_.]*[a-z0-9]"
@@ -22,6 +21,11 @@ _BOOT_DEVICE = (
     r"(?:ide[0-3]|sata[0-5]|scsi(?:[12]?\d|30)|virtio(?:\d|1[0-5])|net(?:[12]?\d|3[01])|usb\d+|hostpci\d+)"
 )
 _UUID = r"[a-fA-F0-9]{8}(?:-[a-fA-F0-9]{4}){3}-[a-fA-F0-9]{12}"
+
+
+def split_list(text: str) -> list[str]:
+    """Split a list (a value of a ``*-list`` format) at commas, semicolons and white space."""
+    return [item for item in re.split(r"[\s,;\0]+", text) if item]
 
 
 def _matches(pattern: str, complaint: str, flags: int = 0) -> Check:

@@ -15,7 +15,7 @@ from minipve.base.process import MachineError
 from minipve.config import container_nics, volume_ids
 from minipve.config.rules.kinds import LXC
 from minipve.config.store import GuestConfig
-from minipve.guests import shared as guests
+from minipve.guests import shared
 from minipve.guests.container import changes, options
 from minipve.guests.lxc import chroot, power, rootfs, running, setup, user_ids
 from minipve.network import veths
@@ -32,7 +32,7 @@ def forget(node: Node, vmid: int) -> None:
 
 def recover(node: Node) -> list[int]:
     """Remove containers that a killed endpoint was creating or destroying. Returns their VMIDs."""
-    removed = guests.recover(node, LXC, forget)
+    removed = shared.recover(node, LXC, forget)
     for vmid in set(running.find_all(node.paths)) - set(node.containers.vmids()):
         power.stop(vmid, node.paths)
     sweep(node)
@@ -60,7 +60,7 @@ def create(node: Node, task: Task, vmid: int, params: dict[str, str], request: C
     """Create a container's files and write its configuration, which so far holds the lock ``create`` only."""
     with (
         node.containers.locked(vmid),
-        guests.undo_on_failure(node, LXC, vmid, forget),
+        shared.undo_on_failure(node, LXC, vmid, forget),
         error_prefix(f"unable to create CT {vmid} - "),
     ):
         archive = node.storage.existing(request.archive)
@@ -70,7 +70,7 @@ def create(node: Node, task: Task, vmid: int, params: dict[str, str], request: C
         rootfs.create(vmid, archive, first_id, node.paths)
         config = params | {"rootfs": options.rootfs_text(volid, request.rootfs_bytes)}
         config |= _set_up_rootfs(node, task, vmid, config, request)
-        guests.add_to_pool(node, request.pool, vmid)
+        shared.add_to_pool(node, request.pool, vmid)
         node.containers.save(vmid, GuestConfig(config, kind=LXC))
 
 
@@ -160,7 +160,7 @@ def clone(node: Node, task: Task, request: ContainerCloneRequest) -> None:
     """Create a full copy of a stopped container, with new MAC addresses, host key and machine id."""
     newid = request.newid
     with (
-        guests.undo_on_failure(node, LXC, newid, forget),
+        shared.undo_on_failure(node, LXC, newid, forget),
         node.containers.locked(request.source, shared=True),
     ):
         source = node.containers.load(request.source)
@@ -176,7 +176,7 @@ def clone(node: Node, task: Task, request: ContainerCloneRequest) -> None:
             rootfs.copy(request.source, newid, node.paths)
             first_id, host_key = user_ids.of_root(copy, node.paths), setup.new_host_key(copy["hostname"])
             chroot.within(newid, node.paths, lambda: setup.at_clone(host_key, first_id))
-            guests.add_to_pool(node, request.pool, newid)
+            shared.add_to_pool(node, request.pool, newid)
             firewall.copy(node, request.source, newid)
             node.containers.save(newid, GuestConfig(copy, kind=LXC))
 
@@ -216,7 +216,7 @@ def destroy(node: Node, task: Task, vmid: int, force: bool, purge: bool) -> None
     """Remove a container with its files, pool memberships and permissions. ``force`` stops it first."""
     with node.containers.locked(vmid):
         config = node.containers.load_or_empty(vmid)
-        if config.options.get("lock") not in guests.UNFINISHED:
+        if config.options.get("lock") not in shared.UNFINISHED:
             config.check_lock()
         if running.init_pid(vmid, node.paths):
             if not force:
@@ -226,8 +226,8 @@ def destroy(node: Node, task: Task, vmid: int, force: bool, purge: bool) -> None
             task.log(f"purging CT {vmid} from related configurations..")
         node.containers.mark(vmid, GuestConfig(kind=LXC), "destroyed")
         forget(node, vmid)
-        guests.forget_rights(node, vmid)
-        guests.remove(node, LXC, vmid)
+        shared.forget_rights(node, vmid)
+        shared.remove(node, LXC, vmid)
 
 
 def interfaces(node: Node, vmid: int) -> list[dict[str, object]] | None:

@@ -13,7 +13,7 @@ from minipve.config import container_nics, values, volume_ids
 from minipve.config.rules import schema
 from minipve.config.rules.kinds import LXC
 from minipve.config.store import GuestConfig, check_line
-from minipve.guests import shared as guests
+from minipve.guests import shared
 from minipve.network import veths
 
 _GROUPS = {
@@ -89,7 +89,7 @@ def _is_mount(name: str) -> bool:
 def _check_bridge(permit: Permit, text: str, right: rights.Right) -> None:
     if text:
         nic = container_nics.parse(text)
-        guests.check_bridge(permit, nic.bridge, nic.tag, right)
+        shared.check_bridge(permit, nic.bridge, nic.tag, right)
 
 
 def _check_mount(name: str, value: str) -> None:
@@ -143,7 +143,7 @@ def normalise(params: Mapping[str, Any]) -> dict[str, str]:
         if _is_nic(name):
             options[name] = container_nics.canonical(value)
         elif name == "tags":
-            options[name] = guests.tags(value)
+            options[name] = shared.tags(value)
     return options
 
 

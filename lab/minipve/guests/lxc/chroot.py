@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from minipve.base.paths import Paths
-from minipve.guests.lxc import mounts, rootfs
+from minipve.base.process import MachineError
+from minipve.guests.lxc import mounts
 
 T = TypeVar("T")
 LXC_RUN = Path("/run/lxc")
@@ -49,15 +50,31 @@ def within_running(init_pid: int, work: Callable[[], None]) -> None:
     mounts.with_own_mounts(lambda: at(Path(f"/proc/{init_pid}/root"), work))
 
 
+def layers(vmid: int, paths: Paths) -> tuple[Path, Path, Path]:
+    """Return the folders of a container's overlay: lower (its template), upper (its own files), work.
+
+    Raises:
+        MachineError: one of them does not exist any more.
+    """
+    own = paths.containers / str(vmid)
+    try:
+        lower = paths.templates / (own / "template").read_text()
+    except FileNotFoundError:
+        raise MachineError(f"the files of CT {vmid} are missing from {own}") from None
+    if not lower.is_dir():
+        raise MachineError(f"the template of CT {vmid} is missing from {lower}")
+    return lower, own / "upper", own / "work"
+
+
 def mount(vmid: int, paths: Paths) -> None:
     """Mount a container's file system at ``MOUNT_POINT``, in the mount namespace of the calling thread.
 
     LXC's own folder becomes empty there, so that LXC leaves no files behind.
     """
-    layers = rootfs.layers(vmid, paths)
+    folders = layers(vmid, paths)
     mounts.empty_folder(LXC_RUN)
     MOUNT_POINT.mkdir()
-    mounts.overlay(*layers, MOUNT_POINT)
+    mounts.overlay(*folders, MOUNT_POINT)
 
 
 def at(folder: Path, work: Callable[[], T]) -> T:

@@ -175,22 +175,6 @@ def remove(vmid: int, paths: Paths) -> None:
         shutil.rmtree(own)
 
 
-def layers(vmid: int, paths: Paths) -> tuple[Path, Path, Path]:
-    """Return the folders of a container's overlay: lower (its template), upper (its own files), work.
-
-    Raises:
-        MachineError: one of them does not exist any more.
-    """
-    own = paths.containers / str(vmid)
-    try:
-        lower = paths.templates / (own / "template").read_text()
-    except FileNotFoundError:
-        raise MachineError(f"the files of CT {vmid} are missing from {own}") from None
-    if not lower.is_dir():
-        raise MachineError(f"the template of CT {vmid} is missing from {lower}")
-    return lower, own / "upper", own / "work"
-
-
 def sweep(paths: Paths, exists: Callable[[int], bool], archives: list[Path]) -> None:
     """Remove the folders of containers that do not exist any more, and templates that are not needed.
 

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable
 from minipve.base.errors import ApiError
 from minipve.base.process import MachineError
 from minipve.config import drives, nics, volume_ids
+from minipve.config.rules.formats import split_list
 from minipve.config.store import GuestConfig
 from minipve.guests.vm import machines, volumes
-from minipve.lists import split_list
 from minipve.node.node import Node
 from minipve.node.tasks import Task
 

@@ -16,13 +16,12 @@ from minipve.base.errors import FAILURES, ApiError, error_prefix
 from minipve.config import drives, nics, volume_ids
 from minipve.config.rules.kinds import QEMU
 from minipve.config.store import SHORT_LOCK_WAIT_S, GuestConfig
-from minipve.guests import shared as guests
+from minipve.guests import shared
 from minipve.guests.vm import changes, machines, options, snapshots, volumes
 from minipve.node import firewall
 from minipve.node.node import Node
 from minipve.node.tasks import Task
-from minipve.storage import directory as storage
-from minipve.storage import qemu_img
+from minipve.storage import directory, qemu_img
 
 
 def recover(node: Node) -> list[int]:
@@ -31,7 +30,7 @@ def recover(node: Node) -> list[int]:
     Returns:
         The VMIDs of the removed VMs.
     """
-    removed = guests.recover(node, QEMU)
+    removed = shared.recover(node, QEMU)
     for vmid in node.vms.unfinished(snapshots.LOCKS):
         with suppress(ApiError, *FAILURES):  # the VM stays locked, so that its owner sees the problem
             snapshots.recover(node, vmid)
@@ -44,18 +43,18 @@ def create(
     """Create a VM's volumes and write its configuration, which so far holds the lock ``create`` only."""
     with (
         node.vms.locked(vmid),
-        guests.undo_on_failure(node, QEMU, vmid),
+        shared.undo_on_failure(node, QEMU, vmid),
         error_prefix(f"unable to create VM {vmid} - "),
     ):
         config = dict(params)
         for slot, drive in drives.of(params):
             config[slot] = volumes.create(node, task, vmid, slot, drive)
         if "tags" in params:
-            guests.check_tags(permit, vmid)
+            shared.check_tags(permit, vmid)
         defaults = options.defaults(config, machines.qemu_version())
         if config.get("vmgenid") == "1":
             del config["vmgenid"]
-        guests.add_to_pool(node, pool, vmid)
+        shared.add_to_pool(node, pool, vmid)
         node.vms.save(vmid, GuestConfig(defaults | config))
 
 
@@ -76,7 +75,7 @@ def clone(node: Node, task: Task, request: CloneRequest) -> None:
     """Clone a VM. The source's lock is shared, so that several clones of a template can run at a time."""
     newid = request.newid
     with (
-        guests.undo_on_failure(node, QEMU, newid),
+        shared.undo_on_failure(node, QEMU, newid),
         node.vms.locked(request.source, SHORT_LOCK_WAIT_S, shared=True),
     ):
         source = node.vms.load(request.source)
@@ -87,7 +86,7 @@ def clone(node: Node, task: Task, request: CloneRequest) -> None:
             for slot, drive in drives.of(original):
                 full = request.full or not _is_base(drive)
                 copy[slot] = volumes.clone(node, task, newid, slot, drive, full, request.snapname)
-            guests.add_to_pool(node, request.pool, newid)
+            shared.add_to_pool(node, request.pool, newid)
             firewall.copy(node, request.source, newid)
             node.vms.save(newid, GuestConfig(copy))
 
@@ -133,7 +132,7 @@ def resize(
             raise ApiError("you can't resize a cdrom")
         permit.need_right(rights.DISK_SPACE, storage=volume_ids.STORAGE)
         file = node.storage.existing(drive["file"])
-        old_bytes = (storage.image_facts(file) or {"virtual-size": 0})["virtual-size"]
+        old_bytes = (directory.image_facts(file) or {"virtual-size": 0})["virtual-size"]
         new_bytes = volume_ids.size_bytes(size.lstrip("+")) + (old_bytes if size.startswith("+") else 0)
         new_bytes = (new_bytes + 511) // 512 * 512
         if new_bytes < old_bytes:
@@ -179,7 +178,7 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
             raise ApiError(f"VM {vmid} is running - destroy failed")
         sections = (config.options, *config.snapshots.values())
         owned = list(dict.fromkeys(v for section in sections for _, v in drives.volumes(section, vmid)))
-        if unreferenced or not config.options or config.options.get("lock") in guests.UNFINISHED:
+        if unreferenced or not config.options or config.options.get("lock") in shared.UNFINISHED:
             files = {node.storage.path(volid) for volid in owned}
             owned += [v for v in node.storage.of_vm(vmid) if node.storage.path(v) not in files]
         for volid in owned:
@@ -190,6 +189,6 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
             task.log(f"removed volume '{volid}'")
         machines.remove_seed(node, vmid)
         node.vms.mark(vmid, GuestConfig(), "destroyed")
-        guests.forget_rights(node, vmid)
+        shared.forget_rights(node, vmid)
         firewall.forget(node, vmid)
         node.vms.remove(vmid)

@@ -17,7 +17,7 @@ from minipve.config.store import GuestConfig
 from minipve.guests.vm import machines
 from minipve.node.node import Node
 from minipve.node.tasks import Task
-from minipve.storage import directory as storage
+from minipve.storage import directory
 
 LOCK = "migrate"
 _UNUSED = "unused"
@@ -43,13 +43,13 @@ def _local_disks(node: Node, vmid: int, config: GuestConfig) -> list[dict[str, A
     rows = []
     for slot, drive in drives.of(config.options):
         if ":" in drive["file"]:
-            facts = storage.image_facts(node.storage.existing(drive["file"])) or {"virtual-size": 0}
+            facts = directory.image_facts(node.storage.existing(drive["file"])) or {"virtual-size": 0}
             is_image = drives.is_cdrom(drive) and not drives.is_cloudinit(drive)
             row = {"volid": drive["file"], "size": facts["virtual-size"], "cdrom": int(is_image)}
             rows.append(row | {"drivename": slot, "is_unused": 0})
     for key, volid in config.options.items():
         if key.startswith(_UNUSED):
-            facts = storage.image_facts(node.storage.existing(volid)) or {"virtual-size": 0}
+            facts = directory.image_facts(node.storage.existing(volid)) or {"virtual-size": 0}
             rows.append({"volid": volid, "size": facts["virtual-size"], "cdrom": 0, "is_unused": 1})
     return rows
 

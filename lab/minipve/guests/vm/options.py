@@ -17,7 +17,7 @@ from minipve.config import drives, nics
 from minipve.config.rules import schema
 from minipve.config.store import check_line
 from minipve.config.volume_ids import parse as parse_volume
-from minipve.guests import shared as guests
+from minipve.guests import shared
 from minipve.guests.qemu import cloudinit
 from minipve.guests.vm import unsupported
 from minipve.storage.directory import Storage
@@ -77,7 +77,7 @@ def check_values(
     for name, value in options.items():
         if re.fullmatch(r"net\d+", name):
             nic = nics.parse(value)
-            guests.check_bridge(permit, nic.bridge, nic.tag)
+            shared.check_bridge(permit, nic.bridge, nic.tag)
         elif verb == "modify" and (drives.is_slot(name) or name.startswith("unused")):
             check_drive(permit, vmid, pool, drives.parse(name, value))
         elif re.fullmatch(r"serial\d+", name):
@@ -118,7 +118,7 @@ def normalise(params: Mapping[str, Any]) -> dict[str, str]:
         elif drives.is_slot(name):
             options[name] = drives.text(name, drives.parse(name, value))
         elif name == "tags":
-            options[name] = guests.tags(value)
+            options[name] = shared.tags(value)
     if "sshkeys" in options:
         cloudinit.check_keys(options)
     return options

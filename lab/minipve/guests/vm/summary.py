@@ -7,12 +7,12 @@ from typing import Any
 
 from minipve.base import host
 from minipve.config import drives, values, volume_ids
+from minipve.config.rules.formats import split_list
 from minipve.config.store import GuestConfig
 from minipve.guests.qemu.running import MachineState
 from minipve.guests.vm import machines
-from minipve.lists import split_list
 from minipve.node.node import Node
-from minipve.storage import directory as storage
+from minipve.storage import directory
 
 _RESOURCE = (
     "vmid", "name", "status", "uptime", "cpu", "mem", "maxmem", "memhost", "disk", "maxdisk", "netin",
@@ -82,7 +82,7 @@ def storage_resource(node: Node) -> dict[str, Any]:
         "node": node.name,
         "plugintype": "dir",
         "status": "available" if node.is_up else "unknown",
-        "content": storage.CONTENT,
+        "content": directory.CONTENT,
         "shared": 0,
         "disk": usage["used"],
         "maxdisk": usage["total"],
@@ -117,7 +117,7 @@ def storage_row(node: Node) -> dict[str, Any]:
     return {
         "storage": volume_ids.STORAGE,
         "type": "dir",
-        "content": storage.CONTENT,
+        "content": directory.CONTENT,
         "active": 1,
         "enabled": 1,
         "shared": 0,

@@ -6,8 +6,7 @@ from minipve.base.errors import ApiError
 from minipve.config import drives, volume_ids
 from minipve.node.node import Node
 from minipve.node.tasks import Task
-from minipve.storage import directory as storage
-from minipve.storage import qemu_img, untrusted
+from minipve.storage import directory, qemu_img, untrusted
 
 _CLOUDINIT_BYTES = 4 * 2**20
 
@@ -39,7 +38,7 @@ def _with_size(node: Node, slot: str, drive: drives.Drive) -> str:
     """Return the option of a drive with an existing volume, with the volume's size."""
     if drive["file"] in ("none", "cdrom"):
         return drives.text(slot, drive)
-    facts = storage.image_facts(node.storage.existing(drive["file"]))
+    facts = directory.image_facts(node.storage.existing(drive["file"]))
     size = {"size": volume_ids.size_text(facts["virtual-size"])} if facts else {}
     return drives.text(slot, drive | size)
 
@@ -63,7 +62,7 @@ def _import(node: Node, task: Task, vmid: int, source: str) -> drives.Drive:
     if volume_ids.parse(source).content == "import":
         size = untrusted.check(file, volume_ids.parse(source).format)
     else:
-        size = (storage.image_facts(file) or {"virtual-size": 0})["virtual-size"]
+        size = (directory.image_facts(file) or {"virtual-size": 0})["virtual-size"]
     task.log(f"create full clone of drive ({source})")
     task.log(_formatting_line(node, volid, size))
     task.log(f"allocated target volume '{volid}'")

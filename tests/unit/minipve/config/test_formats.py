@@ -58,7 +58,7 @@ def test_named_formats(name: str, good: str, bad: str, complaint: str) -> None:
 
 
 def test_every_format_of_the_schema_is_known() -> None:
-    from minipve.api import routing as api
+    from minipve.api import routing
     from minipve.config.rules import schema
 
     def names(facts: dict[str, object]) -> set[str]:
@@ -69,7 +69,7 @@ def test_every_format_of_the_schema_is_known() -> None:
 
     used = {
         name
-        for verb, path in api.load()
+        for verb, path in routing.load()
         for facts in schema.method(verb, path).properties.values()
         for name in names(facts)
     }

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from minipve.api import make_schema
-from minipve.api import routing as api
+from minipve.api import make_schema, routing
 from minipve.base.errors import ApiError
 from minipve.config.rules import schema
 
@@ -17,14 +16,14 @@ PUBLISHED = Path(__file__).parents[5] / "shared/pve/pve-api-schema-9.1.json"
 def test_schema_file_is_up_to_date() -> None:
     if not PUBLISHED.exists():
         pytest.skip(f"PVE's published schema is not at {PUBLISHED}")
-    made = make_schema.generate(json.loads(PUBLISHED.read_text()), set(api.load()), PUBLISHED.stem)
+    made = make_schema.generate(json.loads(PUBLISHED.read_text()), set(routing.load()), PUBLISHED.stem)
     assert make_schema.dumps(made) == schema.FILE.read_text()
 
 
 def test_schema_describes_exactly_the_handlers() -> None:
     document = json.loads(schema.FILE.read_text())
     described = {(verb, path) for path, verbs in document["methods"].items() for verb in verbs}
-    assert described == set(api.load())
+    assert described == set(routing.load())
 
 
 def test_schema_contains_no_descriptions() -> None:
@@ -38,7 +37,7 @@ def test_values_are_converted() -> None:
 
 
 def test_single_values_and_arrays_are_converted() -> None:
-    execute = schema.method("POST", f"{api.VM}/agent/exec")
+    execute = schema.method("POST", f"{routing.VM}/agent/exec")
     assert execute.check({"node": "pve", "vmid": 100, "command": "ls"})["command"] == ["ls"]
     pools = schema.method("PUT", "/pools")
     assert pools.check({"poolid": "p", "vms": ["100", "101"]})["vms"] == "100,101"
@@ -72,11 +71,11 @@ def test_all_errors_are_reported_together() -> None:
 def test_find_returns_template_and_values(
     verb: str, path: str, template: str, places: dict[str, str]
 ) -> None:
-    assert api.find(verb, path) == (template, places)
+    assert routing.find(verb, path) == (template, places)
 
 
 @pytest.mark.parametrize(
     ("verb", "path"), [("GET", "/nope"), ("POST", "/version"), ("GET", "/"), ("PUT", "/nodes")]
 )
 def test_find_returns_none_for_unknown_paths(verb: str, path: str) -> None:
-    assert api.find(verb, path) is None
+    assert routing.find(verb, path) is None

@@ -9,7 +9,7 @@ import pytest
 from minipve.base.atomic import sweep
 from minipve.base.errors import ApiError
 from minipve.config import volume_ids
-from minipve.storage import directory as storage
+from minipve.storage import directory
 from minipve.storage.directory import Storage
 
 
@@ -78,13 +78,13 @@ def test_size_is_formatted(size: int, text: str) -> None:
     ],
 )
 def test_upload_name_is_normalised(content: str, name: str, normalised: str) -> None:
-    assert storage.upload_name(content, name) == normalised
+    assert directory.upload_name(content, name) == normalised
 
 
 @pytest.mark.parametrize(("content", "name"), [("import", "x.img"), ("iso", "x"), ("import", ".qcow2")])
 def test_upload_with_a_wrong_extension_is_refused(content: str, name: str) -> None:
     with pytest.raises(ApiError) as refused:
-        storage.upload_name(content, name)
+        directory.upload_name(content, name)
     text = {"import": "invalid filename or wrong extension"}.get(content, "wrong file extension")
     assert refused.value.errors == {"filename": text}
 

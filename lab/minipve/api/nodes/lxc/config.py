@@ -10,9 +10,9 @@ from minipve.api.routing import CT, check_first, route
 from minipve.base.errors import ApiError, parameter_error
 from minipve.config import container_nics
 from minipve.config import pending as waiting
+from minipve.config.rules.formats import split_list
 from minipve.config.rules.kinds import LXC
 from minipve.guests.container import changes, options
-from minipve.lists import split_list
 from minipve.network import veths
 from minipve.node.call import Call
 from minipve.node.tasks import Task

@@ -11,7 +11,7 @@ from minipve.base.errors import ApiError, parameter_error
 from minipve.config import container_nics, volume_ids
 from minipve.config.rules.validate import MISSING
 from minipve.config.store import GuestConfig
-from minipve.guests import shared as guests
+from minipve.guests import shared
 from minipve.guests.container import lifecycle, options, summary
 from minipve.guests.lxc import running, support, user_ids
 from minipve.guests.qemu import cloudinit
@@ -42,8 +42,8 @@ def check_create(call: Call) -> None:
         permit.need_right(rights.HA)
     call.node.containers.check_free(vmid)
     cloudinit.check_key_lines(str(call.get("ssh-public-keys", "")))
-    guests.check_pool(call.node, pool)
-    guests.check_allocate(permit, vmid, pool)
+    shared.check_pool(call.node, pool)
+    shared.check_allocate(permit, vmid, pool)
     params = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
     options.check(permit, vmid, pool, params, {"unprivileged": str(call.get("unprivileged", 1))})
 
@@ -107,10 +107,10 @@ def destroy(call: Call) -> str:
 @route("POST", f"{CT}/clone")
 def clone(call: Call) -> str:
     """Create a full copy of a stopped container (task ``vzclone``)."""
-    guests.check_pool(call.node, call.get("pool"))
+    shared.check_pool(call.node, call.get("pool"))
     if store := call.get("storage"):
         volume_ids.check_exists(store)
-    to_other_node = guests.is_elsewhere(call.node, call.get("target"))
+    to_other_node = shared.is_elsewhere(call.node, call.get("target"))
     if to_other_node and store:
         raise ApiError(f"can't clone to non-shared storage '{store}'")
     source = call.node.containers.load(call.vmid)
@@ -133,7 +133,7 @@ def _check_copy(call: Call, source: GuestConfig) -> None:
     if "snapname" in call.params:
         raise ApiError(f"snapshot '{call['snapname']}' does not exist")
     for nic in container_nics.of_config(source.options).values():
-        guests.check_bridge(call.permit, nic.bridge, nic.tag)
+        shared.check_bridge(call.permit, nic.bridge, nic.tag)
     call.permit.need_right(rights.DISK_SPACE, storage=volume_ids.STORAGE)
     if not full:
         volid = options.rootfs_volume(source.options)

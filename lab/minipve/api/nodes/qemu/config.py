@@ -11,11 +11,11 @@ from minipve.api.routing import VM, route
 from minipve.base.errors import ApiError
 from minipve.config import drives, volume_ids
 from minipve.config import pending as waiting
+from minipve.config.rules.formats import split_list
 from minipve.config.store import GuestConfig
-from minipve.guests import shared as guests
+from minipve.guests import shared
 from minipve.guests.qemu import cloudinit
 from minipve.guests.vm import changes, machines, options, snapshots
-from minipve.lists import split_list
 from minipve.node.call import Call
 from minipve.node.tasks import Task
 
@@ -109,7 +109,7 @@ def _prepare(call: Call) -> None:
     options.check(call.permit, call.vmid, None, [*changed, *deleted, *reverted])
     options.check_values(call.permit, call.vmid, None, _changed_options(call), verb="modify")
     if "tags" in {*changed, *deleted}:
-        guests.check_tags(call.permit, call.vmid)
+        shared.check_tags(call.permit, call.vmid)
     config = call.node.vms.load(call.vmid)
     _check_dropped_drives(call, config, [*deleted, *reverted])
     config.check_digest(call.get("digest"))

@@ -8,10 +8,10 @@ from minipve.access import rights
 from minipve.api.routing import VM, route
 from minipve.base.errors import ApiError, parameter_error
 from minipve.config import volume_ids
+from minipve.config.rules.formats import split_list
 from minipve.config.rules.validate import MISSING
-from minipve.guests import shared as guests
+from minipve.guests import shared
 from minipve.guests.vm import machines, migration
-from minipve.lists import split_list
 from minipve.node.call import Call
 from minipve.node.tasks import Task
 
@@ -30,7 +30,7 @@ def migrate(call: Call) -> str:
     """Move a stopped VM to another node (task ``qmigrate``)."""
     if "target" not in call.params:
         raise parameter_error(target=MISSING)
-    if not guests.is_elsewhere(call.node, call["target"]):
+    if not shared.is_elsewhere(call.node, call["target"]):
         raise parameter_error(target="target is local node.")
     for name in _ROOT_ONLY:
         call.permit.need_root_option(name, call.params)

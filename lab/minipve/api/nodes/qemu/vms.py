@@ -12,7 +12,7 @@ from minipve.base.errors import ApiError, parameter_error
 from minipve.config import drives, nics, volume_ids
 from minipve.config.rules.validate import MISSING
 from minipve.config.store import GuestConfig
-from minipve.guests import shared as guests
+from minipve.guests import shared
 from minipve.guests.vm import lifecycle, machines, options, snapshots, summary
 from minipve.node.call import Call
 from minipve.node.tasks import Task
@@ -42,14 +42,14 @@ def index(call: Call) -> list[dict[str, Any]]:
 def check_create(call: Call) -> None:
     """Check that the caller may create the VM. The checks of its volumes and options follow."""
     vmid, pool, permit = call.vmid, call.get("pool"), call.permit
-    guests.check_pool(call.node, pool)
+    shared.check_pool(call.node, pool)
     if store := call.get("storage"):
         permit.need_right(rights.DISK_SPACE, storage=store)
     if call.get("ha-managed"):
         permit.need_right(rights.HA)
     if call.get("start"):
         permit.need_vm(vmid, pool, rights.STARTED_GUEST.privileges)
-    guests.check_allocate(permit, vmid, pool)
+    shared.check_allocate(permit, vmid, pool)
 
 
 @route("POST", "/nodes/{node}/qemu")
@@ -164,8 +164,8 @@ def clone(call: Call) -> str:
 
 
 def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
-    guests.check_pool(call.node, call.get("pool"))
-    if guests.is_elsewhere(call.node, call.get("target")):
+    shared.check_pool(call.node, call.get("pool"))
+    if shared.is_elsewhere(call.node, call.get("target")):
         raise ApiError(f"can't clone VM to node '{call['target']}' (VM uses local storage)")
     snapname = call.get("snapname")
     source_options = source.options if snapname is None else snapshots.existing(source, snapname)
@@ -180,7 +180,7 @@ def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
     for key, value in source_options.items():
         if re.fullmatch(r"net\d+", key):
             nic = nics.parse(value)
-            guests.check_bridge(call.permit, nic.bridge, nic.tag)
+            shared.check_bridge(call.permit, nic.bridge, nic.tag)
     if any(":" in drive["file"] for _, drive in drives.of(source_options)):
         target = call.get("storage", volume_ids.STORAGE)
         volume_ids.check_exists(target)

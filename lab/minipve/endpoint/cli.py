@@ -14,12 +14,11 @@ import click
 
 from minipve.base.paths import INSTANCE, Paths
 from minipve.base.user_error import UserError
-from minipve.endpoint import control as launch
-from minipve.endpoint import environment, state_folder
+from minipve.endpoint import control, environment, state_folder
 from minipve.endpoint.address import Address
 from minipve.endpoint.terminal import Group
 from minipve.guests import power
-from minipve.node import members as cluster
+from minipve.node import members
 
 MANAGEMENT = "10.77.0.1/24"
 
@@ -38,7 +37,7 @@ management_option = click.option(
 )
 nodes_option = click.option(
     "--nodes",
-    type=click.IntRange(1, cluster.MAX_NODES),
+    type=click.IntRange(1, members.MAX_NODES),
     help="Number of nodes of a new instance: pve, pve2, pve3 ...  [default: 1]",
 )
 delay_option = click.option(
@@ -123,15 +122,15 @@ def serve(
     address = Address.parse(listen, port, allow_remote)
     paths, options = Paths.of(instance), _options(instance, management, unauthorized_delay)
     state_folder.claim(paths)
-    cluster.choose(paths, nodes)
+    members.choose(paths, nodes)
     if not detach:
-        launch.serve(paths, options, address, ready_fd)
-    started = launch.detach(paths, options, address)
-    click.echo(f"{'started' if started else 'running'}: {launch.facts(paths)['url']}  ({paths.state})")
-    if not started and launch.outdated(paths):
+        control.serve(paths, options, address, ready_fd)
+    started = control.detach(paths, options, address)
+    click.echo(f"{'started' if started else 'running'}: {control.facts(paths)['url']}  ({paths.state})")
+    if not started and control.outdated(paths):
         click.echo(
             "  It runs code from before the last update. To restart it, while all guests keep running:\n"
-            f"  kill {launch.pid(paths)}; minipve --state {paths.state} serve --detach"
+            f"  kill {control.pid(paths)}; minipve --state {paths.state} serve --detach"
         )
 
 
@@ -165,10 +164,10 @@ def status(instance: str) -> None:
     from minipve.network import namespace
 
     paths = Paths.of(instance)
-    machines, containers = launch.all_machines(paths), launch.all_containers(paths)
-    answers = launch.is_running(paths) and launch.answers(paths)
+    machines, containers = control.all_machines(paths), control.all_containers(paths)
+    answers = control.is_running(paths) and control.answers(paths)
     has_network = namespace.find(paths) is not None or not (answers or machines or containers)
-    click.echo(f"endpoint   {launch.facts(paths)['url'] if answers else 'not running'}")
+    click.echo(f"endpoint   {control.facts(paths)['url'] if answers else 'not running'}")
     click.echo(f"machines   {_guest_list(machines)}")
     click.echo(f"containers {_guest_list(containers)}")
     for name in paths.additional_nodes:
@@ -190,10 +189,10 @@ def _guest_list(pids: dict[int, int]) -> str:
 def env(instance: str) -> None:
     """Print shell variables for clients. Use it like this: eval "$(minipve env)"."""
     paths = Paths.of(instance)
-    if not launch.is_running(paths):
+    if not control.is_running(paths):
         raise UserError(f"no endpoint runs in {paths.state}", "minipve serve --detach")
     for name, value in environment.variables(
-        launch.facts(paths), paths.root_password.read_text().strip()
+        control.facts(paths), paths.root_password.read_text().strip()
     ).items():
         click.echo(f"export {name}={shlex.quote(value)}")
 
@@ -216,7 +215,7 @@ def stop(instance: str, purge: bool) -> None:
     """End the guests, the endpoint and their network."""
     paths = Paths.of(instance)
     existed = paths.state.exists()
-    ran = launch.stop(paths, purge)
+    ran = control.stop(paths, purge)
     click.echo("stopped" if ran or (purge and existed) else "nothing to stop")
 
 
