@@ -13,7 +13,6 @@ from pathlib import Path
 
 from dasklab.breakdown.model.causes import CAUSES
 from dasklab.model.metric import METRICS
-from dasklab.report.time_parts import PART_OF
 
 sys.path.insert(0, str(Path(__file__).parent))  # where gallery.py, sequence.py and tables.py are
 from tables import markdown_table
@@ -54,6 +53,6 @@ myst_substitutions = {
     ),
     "causes": markdown_table(
         ("part", "cause", "title", "what it means"),
-        ((PART_OF[c.group].title, f"`{c.name}`", c.title, c.explanation) for c in CAUSES),
+        ((c.part.title, f"`{c.name}`", c.title, c.explanation) for c in CAUSES),
     ),
 }

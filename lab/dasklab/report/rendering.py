@@ -9,9 +9,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from dasklab.breakdown.model.causes import PARTS
 from dasklab.model.number_format import format_number
 from dasklab.report import markdown, sentences
-from dasklab.report.time_parts import PARTS
 from dasklab.results.statistics.interval import format_interval
 
 TEMPLATES = Path(__file__).parent

@@ -1,9 +1,4 @@
-"""Where the time went, in five parts with a colour each, and the causes inside a part.
-
-More than a dozen causes in one bar look alike, so a reader sees five parts first. Each part has a
-colour for light and for dark pages. Tests check that any two parts differ for people with any kind of colour
-vision, and that each stands out from the page.
-"""
+"""Where the time went: a bar per cell, divided into five parts, and the causes inside a part."""
 
 from __future__ import annotations
 
@@ -11,33 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dasklab.breakdown.answers.summary import Summary
-from dasklab.breakdown.model.causes import CAUSES, Cause, Group
+from dasklab.breakdown.model.causes import CAUSES, PARTS, Cause, Part
 from dasklab.breakdown.show.wording import percent
 from dasklab.model.number_format import format_number
 
 LEAST_SHOWN_S = 5e-4  # a cause that takes less in every cell has no row
 LEAST_LABELLED_PCT = 0.05
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the five parts. ``groups`` are the groups of causes in it."""
-
-    name: str
-    title: str
-    groups: tuple[Group, ...]
-    light: str
-    dark: str
-
-
-PARTS = (
-    Part("compute", "computing and worker lag", (Group.COMPUTATION, Group.WORKER), "#384dc9", "#5473ca"),
-    Part("data", "moving data", (Group.DATA,), "#b76339", "#eb9c30"),
-    Part("scheduler", "waiting for the scheduler", (Group.SCHEDULER,), "#283055", "#c5a9fe"),
-    Part("client", "waiting for the client", (Group.CLIENT,), "#00a589", "#3be5cd"),
-    Part("idle", "idle", (Group.IDLE,), "#5f5f5d", "#7d7d7b"),
-)
-PART_OF = {group: part for part in PARTS for group in part.groups}
 
 
 @dataclass(frozen=True)
@@ -101,7 +75,7 @@ def time_table(summaries: Mapping[str, Summary]) -> TimeTable | None:
 def _segments(summary: Summary, longest_s: float) -> list[Segment]:
     segments = []
     for part in PARTS:
-        seconds = sum(s for cause, s in summary.by_cause.items() if PART_OF[cause.group] is part)
+        seconds = sum(s for cause, s in summary.by_cause.items() if cause.part is part)
         share, width_pct = seconds / summary.makespan_s, 100 * seconds / longest_s
         if width_pct > LEAST_LABELLED_PCT:
             segments.append(Segment(part, seconds, percent(share), width_pct))
@@ -110,9 +84,9 @@ def _segments(summary: Summary, longest_s: float) -> list[Segment]:
 
 def _causes(summaries: Mapping[str, Summary]) -> list[CauseRow]:
     rows = []
-    ordered = sorted(CAUSES, key=lambda cause: (PARTS.index(PART_OF[cause.group]), cause.code))
+    ordered = sorted(CAUSES, key=lambda cause: (PARTS.index(cause.part), cause.code))
     for cause in ordered:
         seconds = [summary.by_cause.get(cause, 0.0) for summary in summaries.values()]
         if max(seconds) >= LEAST_SHOWN_S:
-            rows.append(CauseRow(PART_OF[cause.group], cause, [f"{value:.3f}" for value in seconds]))
+            rows.append(CauseRow(cause.part, cause, [f"{value:.3f}" for value in seconds]))
     return rows

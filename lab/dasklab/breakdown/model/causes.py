@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
+
 from dasklab.errors import LabError
 
 
@@ -33,6 +35,32 @@ class Group(Enum):
     SCHEDULER = "scheduler"
     CLIENT = "client"
     IDLE = "idle"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the five parts that the time of a run is shown in, with its colours on light and on dark pages.
+
+    More than a dozen colours look alike, so every picture has these five, and causes are shades of their
+    part. Tests check that any two parts differ for people with any kind of colour vision.
+    """
+
+    name: str
+    title: str
+    groups: tuple[Group, ...]
+    light: str
+    dark: str
+
+
+PARTS = (
+    Part("compute", "computing and worker lag", (Group.COMPUTATION, Group.WORKER), "#384dc9", "#5473ca"),
+    Part("data", "moving data", (Group.DATA,), "#b76339", "#eb9c30"),
+    Part("scheduler", "waiting for the scheduler", (Group.SCHEDULER,), "#283055", "#c5a9fe"),
+    Part("client", "waiting for the client", (Group.CLIENT,), "#00a589", "#3be5cd"),
+    Part("idle", "idle", (Group.IDLE,), "#5f5f5d", "#7d7d7b"),
+)
+SECOND_SHADE, LAST_SHADE = 0.2, 0.7
+"""Shares of white in the shades of a part: those of the second and of the last cause."""
 
 
 @dataclass(frozen=True)
@@ -81,18 +109,32 @@ class Cause:
     group: Group
     kind: Kind
     bottleneck: Bottleneck
-    colour: str
     title: str
     explanation: str
+
+    @property
+    def part(self) -> Part:
+        """The part of the time that it is shown in."""
+        return next(part for part in PARTS if self.group in part.groups)
+
+    @property
+    def colour(self) -> str:
+        """A shade of its part's colour on light pages; the first cause of a part has the colour itself."""
+        alike = [cause for cause in CAUSES if cause.part is self.part]
+        # From the last one down: of two causes, the second has the last shade
+        shades = [0.0, *np.linspace(LAST_SHADE, SECOND_SHADE, len(alike) - 1)[::-1]]
+        white = shades[alike.index(self)]
+        levels = (int(self.part.light[at : at + 2], 16) for at in (1, 3, 5))
+        return "#" + "".join(f"{round(level + (255 - level) * white):02x}" for level in levels)
 
 
 CAUSES: list[Cause] = []
 
 
 def _register(
-    name: str, group: Group, kind: Kind, bottleneck: Bottleneck, colour: str, title: str, explanation: str
+    name: str, group: Group, kind: Kind, bottleneck: Bottleneck, title: str, explanation: str
 ) -> Cause:
-    cause = Cause(name, len(CAUSES), group, kind, bottleneck, colour, title, explanation)
+    cause = Cause(name, len(CAUSES), group, kind, bottleneck, title, explanation)
     CAUSES.append(cause)
     return cause
 
@@ -110,162 +152,162 @@ def cause_named(name: str) -> Cause:
 
 
 COMPUTE = _register(
-    "compute", Group.COMPUTATION, Kind.WORK, OWN, "#4c9f70",
+    "compute", Group.COMPUTATION, Kind.WORK, OWN,
     "computing",
     "The thread runs a task.",
 )  # fmt: skip
 SERIALISE = _register(
-    "serialise", Group.DATA, Kind.WAITING, BUSY, "#b5d99c",
+    "serialise", Group.DATA, Kind.WAITING, BUSY,
     "serialising and deserialising data",
     "Either end of a transfer that the next task waits for converts or compresses the data.",
 )  # fmt: skip
 PEER = _register(
-    "peer", Group.DATA, Kind.WAITING, BUSY, "#f2c14e",
+    "peer", Group.DATA, Kind.WAITING, BUSY,
     "waiting for data: the peer was busy",
     "The worker that has the data had not handled the request yet, went on with other work after it wrote "
     "the data, or answered that it was busy.",
 )  # fmt: skip
 WIRE = _register(
-    "wire", Group.DATA, Kind.WAITING, LINK, "#d1495b",
+    "wire", Group.DATA, Kind.WAITING, LINK,
     "waiting for data: on the wire",
     "Neither end of the transfer was busy. Kernel and wake-up latency are included.",
 )  # fmt: skip
 RECEIVED = _register(
-    "received", Group.DATA, Kind.WAITING, BUSY, "#f79256",
+    "received", Group.DATA, Kind.WAITING, BUSY,
     "waiting for data: being received",
     "The receiver's event loop was busy without a break until it had the data, which may have waited there.",
 )  # fmt: skip
 DISK = _register(
-    "disk", Group.WORKER, Kind.WAITING, STORE, "#7d5ba6",
+    "disk", Group.WORKER, Kind.WAITING, STORE,
     "disk",
     "Dask reported reading spilled data back, or spilling, for this task (only if it took more than 5 ms).",
 )  # fmt: skip
 LAG = _register(
-    "lag", Group.WORKER, Kind.WAITING, LATE, "#8d6a4f",
+    "lag", Group.WORKER, Kind.WAITING, LATE,
     "had work, did not run it (worker lag)",
     "The worker had the task and all its data, or its event loop was busy when the task arrived; or a task "
     "had ended and its end was not reported yet.",
 )  # fmt: skip
 LOGIC = _register(
-    "logic", Group.SCHEDULER, Kind.WAITING, SCHEDULING, "#1b4965",
+    "logic", Group.SCHEDULER, Kind.WAITING, SCHEDULING,
     "waiting for the scheduler: its logic",
     "Between the report of one task and the choice of a worker for the next.",
 )  # fmt: skip
 LOOP = _register(
-    "loop", Group.SCHEDULER, Kind.WAITING, SCHEDULING, "#2f78b7",
+    "loop", Group.SCHEDULER, Kind.WAITING, SCHEDULING,
     "waiting for the scheduler: its event loop",
     "A message waited for the scheduler's event loop, to be sent or to be handled.",
 )  # fmt: skip
 TIMER = _register(
-    "timer", Group.SCHEDULER, Kind.WAITING, SCHEDULING, "#7fb7e6",
+    "timer", Group.SCHEDULER, Kind.WAITING, SCHEDULING,
     "waiting for the scheduler: Dask's send timers",
     "A batch of messages was held back because the previous one had just left (2 ms on workers, 5 ms on the "
     "scheduler).",
 )  # fmt: skip
 MESSAGE = _register(
-    "message", Group.SCHEDULER, Kind.WAITING, LINK, "#c04ac0",
+    "message", Group.SCHEDULER, Kind.WAITING, LINK,
     "waiting for the scheduler: messages on the wire",
     "A message between scheduler and worker was under way and neither end was busy.",
 )  # fmt: skip
 QUEUE = _register(
-    "queue", Group.IDLE, Kind.IDLE, IDLE, "#555555",
+    "queue", Group.IDLE, Kind.IDLE, IDLE,
     "idle while others queue",
     "The thread had no task, but another worker had more tasks than threads, or the scheduler kept "
     "some back.",
 )  # fmt: skip
 NOTHING = _register(
-    "nothing", Group.IDLE, Kind.IDLE, IDLE, "#dddddd",
+    "nothing", Group.IDLE, Kind.IDLE, IDLE,
     "nothing to do",
     "No further task could run at that time: the graph had no more parallelism.",
 )  # fmt: skip
 USER = _register(
-    "user-code", Group.CLIENT, Kind.IDLE, USER_CODE, "#8a8a8a",
+    "user-code", Group.CLIENT, Kind.IDLE, USER_CODE,
     "client: its own code",
     "The scheduler knew no unfinished task, and the client was outside of Dask: code before, between and "
     "after computations.",
 )  # fmt: skip
 BUILD = _register(
-    "build", Group.CLIENT, Kind.IDLE, GRAPHS, "#a3b18a",
+    "build", Group.CLIENT, Kind.IDLE, GRAPHS,
     "client: building and packing graphs",
     "The client had called Dask and had not sent the graph yet.",
 )  # fmt: skip
 UPLOAD = _register(
-    "upload", Group.CLIENT, Kind.IDLE, GRAPHS, "#e07a5f",
+    "upload", Group.CLIENT, Kind.IDLE, GRAPHS,
     "client: graphs on their way to the scheduler",
     "The client had sent a graph and the scheduler did not have it yet.",
 )  # fmt: skip
 PLAN = _register(
-    "plan", Group.SCHEDULER, Kind.IDLE, GRAPHS, "#14213d",
+    "plan", Group.SCHEDULER, Kind.IDLE, GRAPHS,
     "scheduler: preparing graphs",
     "The scheduler unpacked a graph, made single tasks of it, ordered them and made their states.",
 )  # fmt: skip
 SCATTER = _register(
-    "scatter", Group.CLIENT, Kind.IDLE, CLIENT_DATA, "#e9c46a",
+    "scatter", Group.CLIENT, Kind.IDLE, CLIENT_DATA,
     "client: scatter",
     "Nothing was left to compute while the client sent data to workers.",
 )  # fmt: skip
 GATHER = _register(
-    "gather", Group.CLIENT, Kind.IDLE, CLIENT_DATA, "#f4a261",
+    "gather", Group.CLIENT, Kind.IDLE, CLIENT_DATA,
     "client: gather",
     "Nothing was left to compute while results moved to the client.",
 )  # fmt: skip
 RESULT = _register(
-    "result", Group.CLIENT, Kind.IDLE, RESULTS, "#bdbdbd",
+    "result", Group.CLIENT, Kind.IDLE, RESULTS,
     "client: waiting to learn of its results",
     "All tasks had ended, and the client's call had not returned yet.",
 )  # fmt: skip
 LOCK = _register(
-    "lock", Group.COMPUTATION, Kind.WAITING, LOCKS, "#c77dff",
+    "lock", Group.COMPUTATION, Kind.WAITING, LOCKS,
     "waiting for a lock, semaphore, queue or event",
     "A task kept its thread while it waited for a primitive of Dask.",
 )  # fmt: skip
 HOLDING = _register(
-    "holding", Group.COMPUTATION, Kind.WORK, LOCKS, "#e0aaff",
+    "holding", Group.COMPUTATION, Kind.WORK, LOCKS,
     "holding a lock that others wait for",
     "A task ran while it held a lock or semaphore that another task waited for.",
 )  # fmt: skip
 NESTED = _register(
-    "nested", Group.COMPUTATION, Kind.WAITING, INNER, "#9d4edd",
+    "nested", Group.COMPUTATION, Kind.WAITING, INNER,
     "tasks waiting for tasks of their own",
     "A task had submitted tasks itself and waited for their results.",
 )  # fmt: skip
 EXTERNAL = _register(
-    "external", Group.COMPUTATION, Kind.WAITING, OUTSIDE, "#98c1d9",
+    "external", Group.COMPUTATION, Kind.WAITING, OUTSIDE,
     "tasks waiting for something outside of Dask",
     "A task ran without using a CPU: input and output, sleeping, another service. Measured per kind of task.",
 )  # fmt: skip
 INTERPRETER = _register(
-    "interpreter", Group.COMPUTATION, Kind.WAITING, GIL, "#bc6c25",
+    "interpreter", Group.COMPUTATION, Kind.WAITING, GIL,
     "waiting for the interpreter (GIL)",
     "A task ran without using a CPU while other threads of its process kept the interpreter busy.",
 )  # fmt: skip
 STARVED = _register(
-    "starved", Group.WORKER, Kind.WAITING, CPU, "#e63946",
+    "starved", Group.WORKER, Kind.WAITING, CPU,
     "waiting for a CPU",
     "A thread could have run, but other threads or processes had all CPUs (from the kernel's figures).",
 )  # fmt: skip
 GARBAGE = _register(
-    "garbage", Group.WORKER, Kind.WAITING, COLLECTION, "#606c38",
+    "garbage", Group.WORKER, Kind.WAITING, COLLECTION,
     "garbage collection",
     "Python collected garbage for more than 1 ms at a time.",
 )  # fmt: skip
 AGAIN = _register(
-    "again", Group.COMPUTATION, Kind.WORK, LOST, "#2a9d8f",
+    "again", Group.COMPUTATION, Kind.WORK, LOST,
     "computing again what was lost",
     "The result had been computed before, and was lost with its worker.",
 )  # fmt: skip
 ACTOR = _register(
-    "actor", Group.COMPUTATION, Kind.WORK, ACTORS, "#83c5be",
+    "actor", Group.COMPUTATION, Kind.WORK, ACTORS,
     "actors at work",
     "The client waited for a method of an actor, which runs outside of the worker's threads.",
 )  # fmt: skip
 PAUSED = _register(
-    "paused", Group.WORKER, Kind.WAITING, MEMORY, "#ffafcc",
+    "paused", Group.WORKER, Kind.WAITING, MEMORY,
     "worker paused (memory)",
     "The worker started no task, because its memory was nearly full.",
 )  # fmt: skip
 EXTERNAL_OR_STARVED = _register(
-    "external-or-starved", Group.COMPUTATION, Kind.WAITING, UNKNOWN_WAIT, "#b56576",
+    "external-or-starved", Group.COMPUTATION, Kind.WAITING, UNKNOWN_WAIT,
     "tasks waiting for a CPU or for something outside of Dask",
     "A task ran without using a CPU, on a system (macOS, Windows) that does not say if it waited for one.",
 )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Pictures of time breakdowns: threads over time, coloured by cause, and the causes of several trials."""
+"""Picture of time breakdowns: threads over time, coloured by cause.
+
+Causes of one part of the time are shades of its colour, which the report has as well.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.model.arrays import expand
-from dasklab.breakdown.model.causes import CAUSES, QUEUE, Cause
+from dasklab.breakdown.model.causes import CAUSES, PARTS, QUEUE, Cause
 from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.steps import value_at
@@ -76,25 +78,7 @@ def _draw_assigned(axes: Axes, repeat: Repeat) -> None:
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper right")
 
 
-def levels(summaries: Mapping[str, Summary]) -> Figure:
-    """Draw several trials on one scale: a bar each, as long as its makespan, divided by cause."""
-    with mpl.rc_context(STYLE):
-        figure = Figure((10, 1.6 + 0.4 * len(summaries)), layout="constrained")
-        axes = figure.subplots()
-        for row, summary in enumerate(summaries.values()):
-            left = 0.0
-            for cause in CAUSES:
-                seconds = summary.by_cause.get(cause, 0.0)
-                axes.barh(row, seconds, left=left, color=cause.colour, height=0.7)
-                left += seconds
-        axes.set_yticks(range(len(summaries)), list(summaries))
-        axes.invert_yaxis()
-        axes.set_xlabel("seconds of a thread, mean of all threads and runs")
-        _legend(figure, (cause for summary in summaries.values() for cause in summary.by_cause))
-    return figure
-
-
 def _legend(figure: Figure, causes: Iterable[Cause]) -> None:
-    ordered = sorted(set(causes), key=lambda cause: cause.code)
+    ordered = sorted(set(causes), key=lambda cause: (PARTS.index(cause.part), cause.code))
     handles = [Patch(color=cause.colour, label=cause.title) for cause in ordered]
     figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=8, ncols=3)

@@ -23,7 +23,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from dasklab.report.time_parts import PARTS
+from dasklab.breakdown.model.causes import PARTS
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, at_most
 
 MOST_STORED = 300_000  # rectangles of all panels in a page; more are merged, which bounds its size

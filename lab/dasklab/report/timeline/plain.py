@@ -7,12 +7,11 @@ import re
 import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Floats
-from dasklab.breakdown.model.causes import Group
+from dasklab.breakdown.model.causes import LOGIC, NOTHING, PARTS, WIRE
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.report.time_parts import PART_OF, PARTS
 from dasklab.report.timeline.rectangles import Rectangles, Row
 
-DATA, SCHEDULER, IDLE = (PARTS.index(PART_OF[group]) for group in (Group.DATA, Group.SCHEDULER, Group.IDLE))
+DATA, SCHEDULER, IDLE = (PARTS.index(cause.part) for cause in (WIRE, LOGIC, NOTHING))
 """Colours of rectangles: positions in ``PARTS``."""
 MOST_LETTERS = 24  # of a row's name
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from dasklab.breakdown.answers.critical_path import critical_path
 from dasklab.breakdown.assign.threads import break_down
-from dasklab.breakdown.model.causes import CAUSES, Kind
+from dasklab.breakdown.model.causes import CAUSES, PARTS, Kind
 from dasklab.breakdown.model.intervals import NO_TASK, Intervals
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.report.time_parts import PART_OF, PARTS
 from dasklab.report.timeline.plain import Texts, short_name
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Rectangles, Row, concatenate
 
@@ -42,7 +41,7 @@ def _of_intervals(repeat: Repeat, intervals: Intervals, first_row: int, names: T
     cells, index = np.unique(np.column_stack([intervals.cause, intervals.place]), axis=0, return_inverse=True)
     texts = np.array([names.code(_description(repeat, *cell)) for cell in cells.tolist()], np.int64)
     heights = np.array([HEIGHTS[cause.kind] for cause in CAUSES])[intervals.cause]
-    colours = np.array([PARTS.index(PART_OF[cause.group]) for cause in CAUSES])
+    colours = np.array([PARTS.index(cause.part) for cause in CAUSES])
     return Rectangles(
         left=intervals.start - repeat.start,
         right=intervals.stop - repeat.start,

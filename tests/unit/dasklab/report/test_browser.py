@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from dasklab import report
+from dasklab.breakdown.model.causes import PARTS
 from dasklab.model import experiment
-from dasklab.report.time_parts import PARTS
 from dasklab.running import driver
 
 from tests.chromium import needs_chromium, started_chromium, violations

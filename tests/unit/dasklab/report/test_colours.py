@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from colorsys import rgb_to_hsv
 from itertools import combinations
 
 import pytest
-from dasklab.breakdown.model.causes import Group
+from dasklab.breakdown.model.causes import CAUSES, PARTS, Cause, Group
 from dasklab.report.rendering import render
-from dasklab.report.time_parts import PART_OF, PARTS
 
 from tests.unit.dasklab.report.colour_vision import VISION, ciede2000, contrast, difference
 
@@ -78,5 +78,25 @@ def test_text_and_graphics_stand_out(scheme: str) -> None:
 
 
 def test_every_group_of_causes_is_in_one_of_five_parts() -> None:
-    assert len(PARTS) == 5 and set(PART_OF) == set(Group)
-    assert sum(len(part.groups) for part in PARTS) == len(Group)
+    assert len(PARTS) == 5
+    assert sorted(group.name for part in PARTS for group in part.groups) == sorted(
+        group.name for group in Group
+    )
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)
+def test_a_cause_is_a_shade_of_its_part_of_the_time(cause: Cause) -> None:
+    """So the same second has the same hue in `explain.svg` and in the report."""
+    hue, saturation, value = rgb_to_hsv(*_parts_of(cause.colour))
+    expected = rgb_to_hsv(*_parts_of(cause.part.light))
+    assert hue == pytest.approx(expected[0], abs=0.02) or saturation < 0.03
+    assert saturation <= expected[1] + 0.01 and value >= expected[2] - 0.01
+
+
+def test_the_first_cause_of_a_part_has_its_colour() -> None:
+    first = {cause.part.name: cause.colour for cause in reversed(CAUSES)}
+    assert first == {part.name: part.light for part in PARTS}
+
+
+def _parts_of(colour: str) -> list[float]:
+    return [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]

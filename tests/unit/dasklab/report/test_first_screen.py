@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from dasklab import report
+from dasklab.breakdown.model.causes import PARTS
 from dasklab.breakdown.show import explain
 from dasklab.model import experiment
 from dasklab.model.number_format import UNKNOWN
@@ -17,7 +18,7 @@ from dasklab.report.levels import cell_label, level_words
 from dasklab.report.notes import InvalidTrials
 from dasklab.report.provenance import machines_of, workloads
 from dasklab.report.sentences import sentence
-from dasklab.report.time_parts import PARTS, time_table
+from dasklab.report.time_parts import time_table
 from dasklab.results import load
 from dasklab.results.statistics.answers import answer
 from dasklab.results.statistics.interval import Interval, format_interval

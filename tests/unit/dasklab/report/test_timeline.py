@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dasklab.breakdown.assign.threads import break_down
-from dasklab.breakdown.model.causes import CAUSES, Kind
-from dasklab.report.time_parts import PARTS
+from dasklab.breakdown.model.causes import CAUSES, PARTS, Kind
 from dasklab.report.timeline import drawing
 from dasklab.report.timeline.links_panel import STEPS
 from dasklab.report.timeline.panels import panels
