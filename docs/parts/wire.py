@@ -14,6 +14,7 @@ from daskwire.dask.messages import Messages
 from daskwire.net.segments import Segments
 from daskwire.problems.finding import COSTLY_S
 from daskwire.problems.kinds import KINDS
+from daskwire.tables.invariants import ROWS, Rows
 
 ATTRIBUTES = (
     "files", "messages", "segments", "nodes", "sources", "clusters", "scheduler_names", "packets", "skipped",
@@ -46,9 +47,25 @@ def interface() -> str:
 def _tables() -> Iterator[str]:
     for name, columns in TABLES.items():
         yield f"## {name}\n"
+        yield from _invariants(ROWS[name])
         yield "\n".join(
             ["| column | meaning |", "|---|---|", *(f"| `{c}` | {text} |" for c, text in columns.items()), ""]
         )
+
+
+def _invariants(rows: Rows) -> Iterator[str]:
+    """Say how the rows of a table are sorted, what identifies one, and which values may be unknown."""
+    sentences = [
+        ("Sorted by", rows.sorted_by),
+        ("One row for each combination of", rows.unique),
+        ("May be unknown:", sorted(rows.optional)),
+        ("May be negative:", sorted(rows.signed)),
+    ]
+    text = " ".join(
+        f"{start} {', '.join(f'`{c}`' for c in columns)}." for start, columns in sentences if columns
+    )
+    if text:
+        yield f"{text}\n"
 
 
 def _problems() -> Iterator[str]:

@@ -21,7 +21,32 @@ U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
+NONE = -1  # in a column of indices: it refers to no row
 ALIGNED = 64  # values: each column starts on a cache line
+
+
+class InvariantError(Exception):
+    """Something that always holds of decoded data does not: a fault of daskwire, not of the capture."""
+
+
+def require(holds: bool | npt.NDArray[np.bool_], what: str) -> None:
+    """Check an invariant.
+
+    Raises:
+        InvariantError: it does not hold, for one row at least.
+    """
+    failures = np.flatnonzero(~np.atleast_1d(holds))
+    if len(failures):
+        raise InvariantError(f"{what}; it does not hold for row {failures[0]} ({len(failures)} in all)")
+
+
+def equally_long(columns: Iterable[Sequence[Any] | Array]) -> bool:
+    return len(set(map(len, columns))) <= 1
+
+
+def ascending(values: Array) -> npt.NDArray[np.bool_]:
+    """Return whether each value is not smaller than the one before it."""
+    return np.append(True, values[1:] >= values[:-1])[: len(values)]
 
 
 class Columns:

@@ -25,7 +25,7 @@ TABLES: dict[str, dict[str, str]] = {
         "frames": "number of frames",
         "body_bytes": "size of the frame with the message proper",
         "seen_bytes": "captured bytes of it (by their length on the wire, regardless of the snaplen)",
-        "answer": "row of the reply to a request, or of the request to a reply; -1 without",
+        "answer": "row of the reply to a request, or of the request to a reply; NONE (-1) without",
         "cluster": CLUSTER,
     },
     "ops": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from daskwire.arrays import Ints
+from daskwire.arrays import NONE, Ints, ascending, equally_long, require
 from daskwire.dask.conversations import Conversation
 from daskwire.dask.framing.content import MessageKind
 from daskwire.dask.framing.headers import Generation, NotAHeaderError, decompress, read_header
@@ -20,25 +20,28 @@ from daskwire.dask.framing.reports import Note
 from daskwire.net.stream import ByteStream, arrival, seen_before
 
 COLUMNS = ("position", "size", "frames", "body_at", "body_size")
+OP_COLUMNS = ("op_message", "op_name", "op_key", "op_note")
 
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages as arrays of equal length, ordered by ``time_ns``, and their ops.
+    """Messages as arrays of equal length, and their ops. No two messages have the same flow and position.
 
     Attributes:
-        flow: the flow that carried the message.
-        position: stream position of its header.
+        flow: the flow that carried the message. Never negative.
+        position: stream position of its header. Messages of a flow do not overlap. Negative for what came
+            before the first captured byte of a connection that began before the capture.
         size: bytes, header included.
-        frames: number of frames.
+        frames: number of frames, at least 1.
         body_at: offset of the frame with the message proper, relative to ``position``.
-        body_size: size of that frame, bytes.
-        time_ns: when the first byte passed the capture point.
-        end_ns: when the last byte passed.
-        seen: captured bytes of the message.
+        body_size: size of that frame, bytes; the frame is within the message.
+        time_ns: when the first byte passed the capture point, in nanoseconds since 1970. Sorted by it.
+        end_ns: when the last byte passed. Before ``time_ns`` if the first bytes had to be sent again.
+        seen: captured bytes of the message, by their length on the wire: 0 to ``size``.
         kind: see ``daskwire.dask.framing.content.MessageKind``.
-        answer: index of the reply to a request, or of the request to a reply; -1 without.
-        op_message: (per op) index of its message.
+        answer: index of the reply to a request, or of the request to a reply, each of which refers to the
+            other and is in the opposite flow. NONE (-1) without.
+        op_message: (per op) index of its message. Sorted; a batch has several ops, a reply none.
         op_name: (per op) its name.
         op_key: (per op) its task key, None without.
         op_note: (per op) what ``daskwire.dask.framing.reports`` keeps of it.
@@ -62,6 +65,36 @@ class Messages:
 
     def __len__(self) -> int:
         return len(self.flow)
+
+    def validate(self) -> None:
+        """Check what always holds of the messages of a capture.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        ops = {name: columns.pop(name) for name in OP_COLUMNS}
+        require(equally_long(columns.values()), "Messages: all columns have the same length")
+        require(equally_long(ops.values()), "Messages: all columns of ops have the same length")
+        require(ascending(self.time_ns), "Messages.time_ns is sorted")
+        require(self.flow >= 0, "Messages.flow is not negative")
+        order = np.lexsort((self.position, self.flow))
+        flow, start, stop = self.flow[order], self.position[order], (self.position + self.size)[order]
+        apart = (flow[1:] != flow[:-1]) | (start[1:] >= stop[:-1])
+        require(apart, "Messages.position: messages of a flow do not overlap")
+        require((self.seen >= 0) & (self.seen <= self.size), "Messages.seen is 0 to size")
+        require(self.frames >= 1, "Messages.frames is at least 1")
+        is_inside = (self.body_at > 0) & (self.body_size >= 0) & (self.body_at + self.body_size <= self.size)
+        require(is_inside, "Messages.body_at, body_size: the body is within the message")
+        require(np.isin(self.kind, [*MessageKind]), "Messages.kind is a MessageKind")
+        own = np.flatnonzero(self.answer != NONE)
+        other = self.answer[own]
+        require((other >= 0) & (other < len(self)), "Messages.answer is NONE or the index of a message")
+        require(self.answer[other] == own, "Messages.answer: request and reply refer to each other")
+        require(self.flow[other] == self.flow[own] ^ 1, "Messages.answer is in the opposite flow")
+        require(ascending(self.op_message), "Messages.op_message is sorted")
+        is_index = (self.op_message >= 0) & (self.op_message < len(self))
+        require(is_index, "Messages.op_message is the index of a message")
 
     @cached_property
     def op_numbers(self) -> tuple[list[str], Ints]:
@@ -141,9 +174,9 @@ def match(flow: Ints, kind: Ints, op_message: Ints, op_name: list[str], waits: l
     ``reply: False`` and is answered nevertheless, by the first message of the stream.
 
     Returns:
-        Per message the index of the reply or request, -1 without.
+        Per message the index of the reply or request, NONE without.
     """
-    answer = np.full(len(flow), -1, np.int64)
+    answer = np.full(len(flow), NONE, np.int64)
     expects = {
         m
         for m, name, wait in zip(op_message.tolist(), op_name, waits, strict=True)

@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from daskwire.arrays import NONE
 from daskwire.dask.conversations import Forms, streams_of
 from daskwire.dask.framing.headers import Generation, recognise
 from daskwire.dask.framing.splitting import EVERYTHING, Framed, split_messages
@@ -123,14 +124,14 @@ class Follower:
         has_dask = np.zeros(len(self._active_ns), bool)
         has_dask[[flow >> 1 for flow in self._flows]] = True
         kept = np.sort(np.lexsort((self._active_ns, has_dask))[-(MOST_CONNECTIONS // 2) :])
-        place = np.full(len(self._active_ns), -1, np.int32)
+        place = np.full(len(self._active_ns), NONE, np.int32)
         place[kept] = np.arange(len(kept))
         connections = self._shared.connections.subset(kept.tolist())
         self._shared = replace(self._shared, connections=connections, macs=Macs())
         self._active_ns = self._active_ns[kept]
         self._flows = _renumbered(self._flows, place)
         self._syn_seq = _renumbered(self._syn_seq, place)
-        unfinished = self._unfinished.take(place[self._unfinished.flow >> 1] >= 0)
+        unfinished = self._unfinished.take(place[self._unfinished.flow >> 1] != NONE)
         unfinished.flow[:] = 2 * place[unfinished.flow >> 1] + (unfinished.flow & 1)
         self._unfinished = unfinished
 
@@ -249,9 +250,9 @@ def _messages(flow: int, stream: Stream, framed: Framed) -> list[NewMessage]:
 
 
 def _renumbered(by_flow: dict[int, Value], place: npt.NDArray[np.int32]) -> dict[int, Value]:
-    """Return a dict with the new numbers of flows; ``place`` has those of connections, -1 if forgotten."""
+    """Return a dict with the new numbers of flows; ``place`` has those of connections, NONE if forgotten."""
     return {
         2 * int(place[flow >> 1]) + (flow & 1): value
         for flow, value in by_flow.items()
-        if place[flow >> 1] >= 0
+        if place[flow >> 1] != NONE
     }

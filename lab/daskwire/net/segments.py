@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from daskwire.arrays import U16, U32, Array, Columns, Ints
+from daskwire.arrays import U16, U32, Array, Columns, Ints, ascending, equally_long, require
 from daskwire.file.records import disorder
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
@@ -19,24 +19,27 @@ STAMPED, DSACK = 0x1000, 0x2000  # our own flag bits: the segment has timestamps
 
 @dataclass(frozen=True)
 class Segments:
-    """TCP segments as arrays of equal length, in capture order.
+    """TCP segments as arrays of equal length. No column is unique: packets may be repeated.
 
     Attributes:
-        time_ns: capture time, nanoseconds since 1970.
-        flow: one direction of a connection, see ``daskwire.net.connections``.
-        seq: sequence number.
-        ack: acknowledgement number.
+        time_ns: capture time, nanoseconds since 1970. Sorted by it; equal times are in the order of the file.
+            The clocks of several files are aligned.
+        flow: one direction of a connection, see ``daskwire.net.connections``; ``flow >> 1`` is its number,
+            ``flow ^ 1`` the opposite direction. Never negative.
+        seq: sequence number, modulo 2**32.
+        ack: acknowledgement number, modulo 2**32; without the flag ACK it has no meaning.
         flags: TCP's nine flag bits, plus STAMPED and DSACK.
-        window: advertised window, unscaled.
-        length: payload bytes on the wire.
-        captured: payload bytes in the capture, at address ``offset``.
-        offset: address of the payload.
-        ip_bytes: IP total length.
-        frame_bytes: length of the frame on the wire.
-        ip_id: IPv4 identification, 0 for IPv6.
-        tsval: timestamp value, 0 without.
-        tsecr: timestamp echo reply, 0 without.
-        point: where it was captured, see ``daskwire.net.packets.capture_points``.
+        window: advertised window, unscaled: bytes only in a SYN.
+        length: payload bytes on the wire, 0 for a pure ACK.
+        captured: payload bytes in the capture, at address ``offset``. At most ``length``, less if the packet
+            was truncated.
+        offset: address of the payload, without meaning if ``captured`` is 0.
+        ip_bytes: IP total length, headers included, so it exceeds ``length``.
+        frame_bytes: length of the frame on the wire; of the outermost one, for a segment in a tunnel.
+        ip_id: IPv4 identification, 0 for IPv6. Linux also sends 0.
+        tsval: timestamp value, 0 without the flag STAMPED.
+        tsecr: timestamp echo reply, 0 without the flag STAMPED.
+        point: number of the capture point, see ``daskwire.net.packets.capture_points``.
     """
 
     time_ns: Ints
@@ -79,6 +82,25 @@ class Segments:
     def columns(self) -> list[npt.NDArray[Any]]:
         """Return the arrays in the order of the fields."""
         return [getattr(self, f.name) for f in fields(self)]
+
+    def validate(self, flows: int) -> None:
+        """Check what always holds of the segments of a capture with that number of flows.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        columns = dict(zip((f.name for f in fields(self)), self.columns(), strict=True))
+        require(equally_long(columns.values()), "Segments: all columns have the same length")
+        for (name, column), kind in zip(columns.items(), self.TYPES, strict=True):
+            require(column.dtype == np.dtype(kind), f"Segments.{name} has the type {kind}")
+        require(ascending(self.time_ns), "Segments.time_ns is sorted")
+        require((self.flow >= 0) & (self.flow < flows), f"Segments.flow is 0 to {flows - 1}")
+        require(self.captured <= self.length, "Segments.captured is at most length")
+        require(self.offset >= 0, "Segments.offset is not negative")
+        require(self.ip_bytes > self.length, "Segments.ip_bytes exceeds length")
+        stamped = self.flags & STAMPED != 0
+        require(stamped | (self.tsval | self.tsecr == 0), "Segments.tsval and tsecr are 0 without STAMPED")
+        require(self.flags < 2 * DSACK, "Segments.flags has no bits but TCP's nine, STAMPED and DSACK")
 
     def take(self, which: Array) -> Segments:
         """Select segments by indices or a mask, in that order."""

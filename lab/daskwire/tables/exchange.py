@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daskwire.arrays import Ints
+from daskwire.arrays import NONE, Ints
 from daskwire.capture import Capture
 from daskwire.dask.framing.messagepack import text
 from daskwire.net.segments import DSACK
@@ -61,10 +61,10 @@ def _exchange_lanes(capture: Capture, request: int) -> list[Ints]:
     messages, segments = capture.messages, capture.segments
     flow, answer = int(messages.flow[request]), int(messages.answer[request])
     own, other = capture.lanes.rows(flow), capture.lanes.rows(flow ^ 1)
-    last_ns = messages.end_ns[answer if answer >= 0 else request]
+    last_ns = messages.end_ns[answer if answer != NONE else request]
     begin = np.searchsorted(segments.time_ns, messages.time_ns[request])
     end = np.searchsorted(segments.time_ns, last_ns, side="right")
-    if answer >= 0:  # the requester's next segment acknowledges the reply
+    if answer != NONE:  # the requester's next segment acknowledges the reply
         following = own[np.searchsorted(own, end) :]
         end = following[0] + 1 if len(following) else len(segments)
     return [lane[slice(*np.searchsorted(lane, (begin, end)))] for lane in (own, other)]
@@ -106,7 +106,7 @@ def exchange(capture: Capture, request: int) -> list[str]:
         return []
     answer = int(capture.messages.answer[request])
     lines += ["", *_describe(capture, request, "request")]
-    return lines + (_describe(capture, answer, "reply") if answer >= 0 else ["no reply in the capture"])
+    return lines + (_describe(capture, answer, "reply") if answer != NONE else ["no reply in the capture"])
 
 
 def _zero(capture: Capture, flow: int) -> int:

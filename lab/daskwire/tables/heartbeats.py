@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from daskwire.arrays import NONE
 from daskwire.capture import Capture
 from daskwire.dask.framing.messagepack import number, text
 from daskwire.schema import Table, add_row, empty
@@ -23,7 +24,7 @@ def heartbeats(capture: Capture) -> Table:
         announced = number(reply.get("heartbeat-interval"))
         metrics = fields.get("metrics")
         metrics = metrics if isinstance(metrics, dict) else {}
-        answer_ns = int(messages.time_ns[answer] - messages.end_ns[message]) if answer >= 0 else None
+        answer_ns = int(messages.time_ns[answer] - messages.end_ns[message]) if answer != NONE else None
         add_row(
             table,
             time_ns,
@@ -31,7 +32,7 @@ def heartbeats(capture: Capture) -> Table:
             (time_ns - last[process]) / 1e6 if process in last else None,
             announced * 1e3 if announced is not None else None,
             int(messages.size[message]),
-            int(messages.size[answer]) if answer >= 0 else None,
+            int(messages.size[answer]) if answer != NONE else None,
             answer_ns / 1e6 if answer_ns is not None else None,
             exchange_length(capture, message),
             number(metrics.get("cpu")),
@@ -45,7 +46,7 @@ def heartbeats(capture: Capture) -> Table:
 
 
 def _reply(capture: Capture, answer: int) -> dict[Any, Any]:
-    content = capture.content(answer) if answer >= 0 else None
+    content = capture.content(answer) if answer != NONE else None
     return content if isinstance(content, dict) else {}
 
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
+from daskwire.arrays import NONE
 from daskwire.capture import Capture
 from daskwire.dask.framing.content import MessageKind
 from daskwire.dask.framing.messagepack import text
@@ -26,7 +27,7 @@ def message_ops(capture: Capture) -> list[str]:
         kind, answer = messages.kind[index], int(messages.answer[index])
         if kind == MessageKind.HANDSHAKE:
             names[index] = "handshake"
-        elif answer >= 0:
+        elif answer != NONE:
             names[index] = f"reply to {names[answer]}"
         elif kind == MessageKind.TEXT:
             names[index] = "OK"

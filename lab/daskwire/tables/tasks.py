@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from daskwire.arrays import Array, Floats, Ints
+from daskwire.arrays import NONE, Array, Floats, Ints
 from daskwire.capture import Capture
 from daskwire.dask.framing.messagepack import text
 from daskwire.dask.framing.reports import NOTES, Report
@@ -24,7 +24,6 @@ OUTCOMES = {
     "reschedule": "rescheduled",
     "steal-response": "stolen",
 }
-NO_MESSAGE = -1
 
 
 _NO_REPORT = Report(False, None, None, None, None, np.nan, np.nan, None, None)
@@ -40,8 +39,8 @@ class Matches:
     Attributes:
         flow: flow from the scheduler to the worker.
         key: the task's key.
-        sent: message with its compute-task, NO_MESSAGE if that was not captured.
-        ended: message that ended it, NO_MESSAGE while it is open.
+        sent: message with its compute-task, NONE if that was not captured.
+        ended: message that ended it, NONE while it is open.
         report: the worker's report.
         outcome: see the table.
         pending: flow and key -> tasks without a report.
@@ -61,7 +60,7 @@ class Matches:
         self.flow.append(flow)
         self.key.append(key)
         self.sent.append(message)
-        self.ended.append(NO_MESSAGE)
+        self.ended.append(NONE)
         self.report.append(_NO_REPORT)
         self.outcome.append("open")
 
@@ -75,7 +74,7 @@ class Matches:
     def end(self, flow: int, key: str, message: int, op: str, report: Report) -> None:
         """Add a worker's report about a task on the flow from the scheduler to it."""
         if (flow, key) not in self.pending:
-            self.add(flow, key, NO_MESSAGE)
+            self.add(flow, key, NONE)
         pending = self.pending.pop((flow, key))
         # if a task was cancelled and sent again, the worker reports only the second one
         task = next((task for task in pending if self.outcome[task] == "open"), pending[0])
@@ -130,15 +129,15 @@ def _columns(capture: Capture, matches: Matches) -> Table:
     flow, sent, ended = np.array(matches.flow), np.array(matches.sent), np.array(matches.ended)
     reports = map(list, zip(*matches.report, strict=True))
     _, thread, start, stop, compute, transfer, disk, nbytes, kind = reports
-    sent_s = np.where(sent == NO_MESSAGE, np.nan, messages.time_ns[sent] / 1e9)
+    sent_s = np.where(sent == NONE, np.nan, messages.time_ns[sent] / 1e9)
     columns = {
         "key": matches.key,
         "worker": capture.sources[flow ^ 1].tolist(),
         "thread": thread,
-        "sent_ns": _listed(messages.time_ns[sent], sent == NO_MESSAGE),
+        "sent_ns": _listed(messages.time_ns[sent], sent == NONE),
         "start_s": start,
         "stop_s": stop,
-        "finished_ns": _listed(messages.end_ns[ended], ended == NO_MESSAGE),
+        "finished_ns": _listed(messages.end_ns[ended], ended == NONE),
         "wait_ms": _ms(_floats(start) - sent_s),
         "compute_ms": _ms(_floats(compute)),
         "transfer_ms": _ms(_floats(transfer)),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from daskwire.arrays import NONE
 from daskwire.capture import Capture
 from daskwire.dask.framing.content import MessageKind
 from daskwire.dask.messages import Messages
@@ -69,10 +70,10 @@ def _transfers(capture: Capture) -> Iterator[Transfer]:
     for row in messages.ops_named(FETCHES | PUSHES).tolist():
         op, message = messages.op_name[row], int(messages.op_message[row])
         answer = int(messages.answer[message])
-        if op in FETCHES and answer >= 0:
+        if op in FETCHES and answer != NONE:
             yield Transfer(op, message, answer, acks.get(answer))
         elif op in PUSHES and messages.kind[message] == MessageKind.REQUEST:
-            yield Transfer(op, message, message, answer if answer >= 0 else None)
+            yield Transfer(op, message, message, answer if answer != NONE else None)
 
 
 def _steps_ms(messages: Messages, transfer: Transfer) -> tuple[float, float, float | None]:
@@ -88,7 +89,7 @@ def _acknowledgements(capture: Capture) -> dict[int, int]:
     """Map each reply with data to the plain "OK" that its receiver sent next on the same connection."""
     messages, pending, acks = capture.messages, {}, {}
     is_reply = messages.kind == MessageKind.REPLY
-    rows = np.flatnonzero(is_reply | ((messages.kind == MessageKind.TEXT) & (messages.answer < 0)))
+    rows = np.flatnonzero(is_reply | ((messages.kind == MessageKind.TEXT) & (messages.answer == NONE)))
     for index, flow, carries in zip(
         rows.tolist(), messages.flow[rows].tolist(), is_reply[rows].tolist(), strict=True
     ):

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daskwire import Capture, open_capture
+from daskwire import TABLES, Capture, open_capture
+from daskwire.tables import invariants
 
 from tests.unit.daskwire.build import DATA, Packet, pcap
 
@@ -27,6 +28,13 @@ def golden_truth(name: str) -> dict[str, Any]:
     return nodes
 
 
+def validate(capture: Capture) -> None:
+    """Check what always holds of a decoded capture and of its tables."""
+    capture.segments.validate(2 * len(capture.connections))
+    capture.messages.validate()
+    invariants.validate({name: capture.table(name) for name in TABLES})
+
+
 @pytest.fixture
 def read(tmp_path: Path) -> Callable[..., Capture]:
     """Return a function that decodes packets or the bytes of a file."""
@@ -34,6 +42,8 @@ def read(tmp_path: Path) -> Callable[..., Capture]:
     def decode(content: list[Packet] | bytes, **options: Any) -> Capture:
         path = tmp_path / "capture.pcap"
         path.write_bytes(content if isinstance(content, bytes) else pcap(content))
-        return open_capture(path, **options)
+        capture = open_capture(path, **options)
+        validate(capture)
+        return capture
 
     return decode

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from daskwire.arrays import NONE
 from daskwire.dask.conversations import Conversation
 from daskwire.dask.framing.messagepack import UndecodableError
 from daskwire.dask.messages import Messages, content
@@ -97,7 +98,7 @@ def recognise_nodes(
     for op, flow, message, fields in identifying_messages(messages, conversations):
         sender, receiver = _ends(connections, flow)
         identities.add_message(op, sender, receiver, fields)
-        if op == "identity" and messages.answer[message] >= 0:
+        if op == "identity" and messages.answer[message] != NONE:
             reply = _content(messages, int(messages.answer[message]), conversations)
             identities.add_identity(receiver, reply)
         _add_versions(fields, nodes)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from daskwire.arrays import NONE
 from daskwire.dask.framing.content import MessageKind
 from daskwire.net.segments import RST
 from daskwire.problems.evidence.evidence import Evidence
@@ -70,7 +71,7 @@ def _outstanding_s(evidence: Evidence, connection: int, time_ns: int) -> float:
     messages = evidence.capture.messages
     own = np.flatnonzero(messages.flow >> 1 == connection)
     waiting = own[messages.seen[own] < messages.size[own]].tolist()
-    requests = own[(messages.kind[own] == MessageKind.REQUEST) & (messages.answer[own] < 0)]
+    requests = own[(messages.kind[own] == MessageKind.REQUEST) & (messages.answer[own] == NONE)]
     for message in requests.tolist():
         index = int(np.searchsorted(messages.op_message, message))
         if messages.op_name[index] in OPS_WITH_REPLY:
