@@ -18,7 +18,7 @@ from tests.contract.endpoint import Endpoint
 from tests.contract.recorded import Recorder
 
 REFUSALS: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[1] / "data/pve/refusals.json").read_text()
+    (Path(__file__).parents[2] / "data/pve/refusals.json").read_text()
 )
 POOL = [
     "VM.Allocate", "VM.Audit", "VM.Clone", "VM.PowerMgmt", "VM.Config.CPU", "VM.Config.Disk",

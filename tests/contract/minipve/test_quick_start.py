@@ -12,7 +12,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 README, HOW_TO = ROOT / "lab/minipve/README.md", ROOT / "docs/how-to/minipve.md"
 
 

@@ -10,7 +10,7 @@ from minipve.api import make_schema, routing
 from minipve.base.errors import ApiError
 from minipve.config.rules import schema
 
-PUBLISHED = Path(__file__).parents[5] / "shared/pve/pve-api-schema-9.1.json"
+PUBLISHED = Path(__file__).parents[6] / "shared/pve/pve-api-schema-9.1.json"
 
 
 def test_schema_file_is_up_to_date() -> None:

@@ -19,10 +19,10 @@ from tests.contract.endpoint import Endpoint
 from tests.contract.recorded import Recorder, check
 from tests.waiting import PATIENCE_S
 
-DATA = Path(__file__).parents[1] / "data/pve/recorded_sdn.json"
+DATA = Path(__file__).parents[2] / "data/pve/recorded_sdn.json"
 PAIRS: list[dict[str, Any]] = json.loads(DATA.read_text())
 REPLAYED = [pair for pair in PAIRS if "not_covered" not in pair]
-RECORDING = Path(__file__).parents[3] / "shared/pve/golden_containers/sdn.json"
+RECORDING = Path(__file__).parents[4] / "shared/pve/golden_containers/sdn.json"
 
 
 @pytest.fixture(scope="module")

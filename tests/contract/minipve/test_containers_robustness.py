@@ -18,7 +18,17 @@ import pytest
 from tests.contract import tiny
 from tests.contract.conftest import minipve, serve
 from tests.contract.endpoint import Endpoint, refused
-from tests.contract.test_containers import NET, create, ct, groups, inside, link, rate_of, traces, upload
+from tests.contract.minipve.test_containers import (
+    NET,
+    create,
+    ct,
+    groups,
+    inside,
+    link,
+    rate_of,
+    traces,
+    upload,
+)
 from tests.waiting import PATIENCE_S
 
 

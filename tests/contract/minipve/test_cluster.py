@@ -19,7 +19,7 @@ import pytest
 from tests.contract import tiny
 from tests.contract.conftest import POOL, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
-from tests.contract.test_containers import create, ct, groups, inside, upload
+from tests.contract.minipve.test_containers import create, ct, groups, inside, upload
 from tests.waiting import PATIENCE_S
 
 NODES = ("pve", "pve2", "pve3")

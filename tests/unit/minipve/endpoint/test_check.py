@@ -19,7 +19,7 @@ from minipve.endpoint.cli import minipve
 from minipve.guests.lxc import support, user_ids
 from minipve.network import namespace
 
-HOW_TO = (Path(__file__).parents[3] / "docs/how-to/minipve.md").read_text()
+HOW_TO = (Path(__file__).parents[4] / "docs/how-to/minipve.md").read_text()
 
 
 @pytest.fixture

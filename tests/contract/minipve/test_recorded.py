@@ -18,9 +18,9 @@ import pytest
 from tests.contract.endpoint import Endpoint
 from tests.contract.recorded import Recorder, check
 
-PAIRS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data/pve/recorded.json").read_text())
+PAIRS: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "data/pve/recorded.json").read_text())
 REPLAYED = [pair for pair in PAIRS if "not_covered" not in pair]
-SHARED = Path(__file__).parents[3] / "shared/pve"
+SHARED = Path(__file__).parents[4] / "shared/pve"
 RECORDINGS = [*(SHARED / "golden").glob("*.json"), SHARED / "golden_containers/pools_storage.json"]
 
 
