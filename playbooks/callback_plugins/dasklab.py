@@ -21,6 +21,7 @@ from typing import Any
 
 from ansible.executor.task_queue_manager import TaskQueueManager
 from ansible.plugins.callback import CallbackBase
+from dasklab.model.failure_text import common_text
 
 DOCUMENTATION = """
 name: dasklab
@@ -40,15 +41,6 @@ MAX_NAMES = 8  # of hosts that share a failure
 SSH_CLOSED = "Shared connection to "  # begins a line that ssh adds to each command's output
 UNSUPPORTED = "unsupported: "  # begins the guest program's message if the host cannot do something
 NO_MESSAGE = "non-zero return code"  # Ansible's message if the command itself says more
-
-
-VARIABLE_PARTS = {  # of a message: what differs between hosts that fail for the same reason
-    r"\b\d+(\.\d+){3}\b": "ADDRESS",
-    r"UPID:\S+": "TASK",
-    r"(?<![\w.:])/[^\s'\",;|()]+": "PATH",
-    r"(?i)\b(vm|ct|vmid|tap|veth|lock|base|qemu|lxc)([ /-]?)[1-9]\d{2,8}": r"\1\2VMID",
-    r":[1-9]\d{2,8}/": ":VMID/",  # of a volume
-}
 
 
 def history_file() -> Path:
@@ -79,14 +71,6 @@ def reason(result: dict[str, Any]) -> list[str]:
     stderr = [line for line in stderr if not line.startswith(SSH_CLOSED)]
     lines = [line.rstrip() for line in ([] if message == NO_MESSAGE else message.splitlines()) + stderr]
     return list(dict.fromkeys(filter(None, lines))) or stdout or [message or "no reason given"]
-
-
-def common_text(host: str, lines: list[str]) -> str:
-    """Return a message without what differs between hosts: names, addresses, VMIDs and paths. Pure."""
-    text = re.sub(rf"\b{re.escape(host)}\b", "HOST", "\n".join(lines))
-    for pattern, name in VARIABLE_PARTS.items():
-        text = re.sub(pattern, name, text)
-    return text
 
 
 def repeats(line: str, printed: list[str]) -> bool:
@@ -211,7 +195,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def _keep_failure(self, result: Any) -> None:
         self._failed = True
         host, lines = result._host.get_name(), reason(result._result)
-        self._failures.setdefault(common_text(host, lines), Failure(lines)).hosts.append(host)
+        self._failures.setdefault(common_text("\n".join(lines), [host]), Failure(lines)).hosts.append(host)
 
     def _explain(self) -> None:
         """Print each reason once, with its hosts, unless it only repeats that of an earlier task."""

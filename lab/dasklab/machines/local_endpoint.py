@@ -26,6 +26,7 @@ from dasklab.machines.endpoint.privileges import Need
 from dasklab.machines.endpoint.proxmox import Pve
 from dasklab.machines.inventory.endpoint import Endpoint
 from dasklab.machines.inventory.state_folder import ACCOUNT, read_account, refuse_foreign
+from dasklab.machines.inventory.topology import zone_of
 from dasklab.model.packages import PINS
 from dasklab.terminal import one_line_errors
 
@@ -59,7 +60,7 @@ def account(facts: Mapping[str, Any], file: Path, lab: str, nodes: Sequence[str]
         lab: the lab's name.
         nodes: the endpoint's nodes.
     """
-    zone = privileges.zone(lab) if len(nodes) > 1 else ""
+    zone = zone_of(lab) if len(nodes) > 1 else ""
     needs = privileges.needed(lab, nodes, STORAGE, STORAGE, BRIDGES, zone=zone)
     grants = [(need.path, need.role, sorted(need.privileges), need.propagate) for need in needs]
     digest = hashlib.sha256(repr((lab, grants)).encode()).hexdigest()

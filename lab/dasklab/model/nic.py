@@ -18,7 +18,7 @@ from typing_extensions import Self
 
 from dasklab.model.strict import Strict
 
-# To add a model, add a word to each of the next two lines; the endpoint must offer the device.
+# To add a model, add it to the next three; the endpoint must offer the device.
 NicModel = Literal["virtio", "e1000", "rtl8139", "veth"]
 DRIVERS: Mapping[NicModel, frozenset[str]] = {
     "virtio": frozenset({"virtio_net"}),
@@ -26,6 +26,7 @@ DRIVERS: Mapping[NicModel, frozenset[str]] = {
     "rtl8139": frozenset({"8139cp", "8139too"}),
     "veth": frozenset({"veth"}),
 }
+TITLES: Mapping[NicModel, str] = {"virtio": "VirtIO", "e1000": "E1000", "rtl8139": "RTL8139", "veth": "veth"}
 GuestKind = Literal["vm", "container"]
 MODELS: Mapping[GuestKind, frozenset[NicModel]] = {
     "vm": frozenset(DRIVERS) - {"veth"},

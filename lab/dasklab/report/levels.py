@@ -10,6 +10,7 @@ from typing import Any
 
 from dasklab.model.experiment import Factor
 from dasklab.model.impairments import IMPAIRMENTS, UNITS
+from dasklab.model.nic import TITLES
 from dasklab.model.number_format import format_quantity
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.terminal import enumerated
@@ -20,7 +21,6 @@ PLACES = {
     "scheduler": "the scheduler's link",
     "workers": "the workers' links",
 }
-MODEL_NAMES = {"virtio": "VirtIO", "e1000": "E1000", "rtl8139": "RTL8139"}
 DESCRIBED = {"links", "nics", "guests"}  # the settings that have words; a level with others keeps its name
 Words = Mapping[str, Mapping[str, str]]  # factor -> level -> words
 Settings = Iterable[tuple[str, Mapping[str, Any]]]  # host and what it sets
@@ -149,8 +149,7 @@ def _impairments(link: Mapping[str, Any]) -> list[str]:
 
 def _nics(nics: Settings) -> Iterator[tuple[str, list[str]]]:
     for host, nic in nics:
-        model = str(nic.get("model") or "")
-        model = MODEL_NAMES.get(model, model)
+        model = TITLES[nic["model"]] if nic.get("model") else ""
         if nic.get("rate_mbit"):
             yield host, [" at ".join(filter(None, [model, _amount(nic["rate_mbit"], "Mbit/s")]))]
         else:

@@ -39,34 +39,6 @@ def test_reason_is_the_message_of_the_module_or_of_its_command(
     assert output.reason(result) == lines
 
 
-def test_names_and_addresses_do_not_make_a_reason_different(output: ModuleType) -> None:
-    text = "{0}: no answer in 300 s: ssh: connect to host {1} port 22: No route to host"
-    one, two = (text.format(f"worker-{n}", f"10.77.0.{n}") for n in (1, 12))
-    assert output.common_text("worker-1", [one]) == output.common_text("worker-12", [two])
-    assert output.common_text("worker-1", ["exit status 3"]) != output.common_text(
-        "worker-1", ["exit status 4"]
-    )
-    assert output.common_text("worker-1", ["exit status 126"]) != output.common_text(
-        "worker-1", ["exit status 127"]
-    )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "VM 9101 is locked (backup)",
-        "volume 'local:9101/vm-9101-disk-0.qcow2' does not exist",
-        "can't lock file '/var/lock/qemu-server/lock-9101.conf' - got timeout",
-        "UPID:pve:00001234:0000ABCD:66AABBCC:qmstart:9101:lab@pve!t: failed",
-        "no space left on /mnt/9101/x, tap9101i0 is down",
-    ],
-)
-def test_vmids_and_paths_do_not_make_a_reason_different(output: ModuleType, text: str) -> None:
-    assert output.common_text("worker-1", [text]) == output.common_text(
-        "worker-2", [text.replace("9101", "9102")]
-    )
-
-
 def test_hosts_are_sorted_by_number_and_at_most_eight_are_named(output: ModuleType) -> None:
     assert (
         output.Failure([], ["worker-10", "worker-9", "client"]).host_names() == "client, worker-9, worker-10"

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 
 from dasklab.errors import LabError
 from dasklab.machines.endpoint.change import Chain
+from dasklab.model.failure_text import ADDRESS, common_text
 
 NETWORK = re.compile(r"(net|ipconfig)\d+$")
-ADDRESS = re.compile(r"(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}|\d{1,3}(?:\.\d{1,3}){3}")
-TIME = re.compile(r"\b(\d{14}(\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*|pid[ =:]+\d+)", re.IGNORECASE)
 
 
 def identifiers(chain: Chain) -> set[str]:
@@ -19,24 +18,15 @@ def identifiers(chain: Chain) -> set[str]:
     values = [change.params.get(key) for change in chain for key in ("vmid", "newid", "name", "hostname")]
     words = {word for place in places if place for word in place.groups() if word}
     networks = [str(value) for change in chain for key, value in change.params.items() if NETWORK.match(key)]
-    addresses = {address for text in networks for address in ADDRESS.findall(text)}
+    addresses = {address for text in networks for address in re.findall(ADDRESS, text)}
     return words | addresses | {str(value) for value in values if value}
-
-
-def cause_key(message: str, identifiers: set[str]) -> str:
-    """Return the message without what differs between machines: identifiers, times, paths and task IDs."""
-    text = re.sub(r"UPID:\S+", "UPID", message)
-    text = TIME.sub("TIME", text)
-    for word in sorted(identifiers, key=len, reverse=True):
-        text = re.sub(rf"(?<![0-9]){re.escape(word)}(?![0-9])", "IDENTIFIER", text)
-    return re.sub(r"(?<![\w.:])/[^\s'\",;|()]+", "PATH", text)
 
 
 def merge(messages: Iterable[tuple[str, str]]) -> list[str]:
     """Return the first message of each cause, with the number of the others.
 
     Args:
-        messages: pairs of a cause key and a message.
+        messages: pairs of a text that all messages of a cause have in common and a message.
     """
     by_cause: dict[str, list[str]] = {}
     for key, message in messages:
@@ -56,6 +46,6 @@ def merged_error(step: str, failures: list[tuple[set[str], LabError]]) -> LabErr
     """
     words = set().union(*(own for own, _ in failures))  # a machine's name may be a word of all their messages
     messages = merge(
-        (cause_key(getattr(error, "cause", error.message), words), error.message) for _, error in failures
+        (common_text(getattr(error, "cause", error.message), words), error.message) for _, error in failures
     )
     return LabError(f"{step}: {'; '.join(messages)}", next((e.hint for _, e in failures if e.hint), None))

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dasklab.errors import LabError, did_you_mean
-from dasklab.machines.endpoint import privileges
 from dasklab.machines.endpoint.api_errors import CallError, ForbiddenError
 from dasklab.machines.endpoint.guest_kinds import BY_PATH, KINDS
 from dasklab.machines.endpoint.observed import (
@@ -56,7 +55,7 @@ def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
         )
     hidden = pve.map(lambda vmid: _is_hidden(pve, vmid), unused)
     sdn = _sdn(pve)
-    zone = privileges.zone(lab.name)
+    zone = lab.zone
     several = len(lab.nodes) > 1 or zone in {*sdn.zones, *sdn.waiting}
     return Observed(
         version=version,

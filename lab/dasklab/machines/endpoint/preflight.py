@@ -22,6 +22,7 @@ from dasklab.machines.endpoint.observed import is_own_bridge
 from dasklab.machines.endpoint.privileges import Need
 from dasklab.machines.endpoint.proxmox import Pve
 from dasklab.machines.inventory.endpoint import Endpoint
+from dasklab.machines.inventory.topology import zone_of
 from dasklab.model.nic import GuestKind
 
 OWN_IFUPDOWN2 = re.compile(r"\+(pmx|pve)")  # in the version of Proxmox's build; the API refuses Debian's
@@ -75,7 +76,7 @@ class Requirements:
             self.bridges - ({self.own_bridge} if several else set()),
             download=self.download,
             network=network and not several,
-            zone=privileges.zone(self.lab) if several else "",
+            zone=zone_of(self.lab) if several else "",
             kinds=self.kinds,
         )
 

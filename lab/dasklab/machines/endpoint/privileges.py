@@ -7,8 +7,6 @@ may be run again, and two labs may share the roles.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from shlex import quote
@@ -112,13 +110,6 @@ def needed(
     roles = ["DaskLabDownload"] * download + ["DaskLabNetwork"] * network
     roles += ["DaskLabLook"] * (network or bool(zone))
     return sorted(needs | {Need(f"/nodes/{node}", role) for node in nodes for role in roles})
-
-
-def zone(lab: str) -> str:
-    """Return the SDN zone of a lab on several nodes: its name, or a hash if it exceeds eight characters."""
-    if re.fullmatch(r"[a-z][a-z0-9]{1,7}", lab):
-        return lab
-    return f"l{hashlib.sha256(lab.encode()).hexdigest()[:7]}"
 
 
 def lacking(need: Need, granted: Mapping[str, int]) -> list[str]:

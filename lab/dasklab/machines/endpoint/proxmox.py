@@ -31,9 +31,10 @@ from dasklab.machines.endpoint.api_errors import (
     no_answer,
     refusal,
 )
-from dasklab.machines.endpoint.causes import cause_key, identifiers, merge, merged_error
+from dasklab.machines.endpoint.causes import identifiers, merge, merged_error
 from dasklab.machines.endpoint.change import Chain, Change, ExpectedRow, Step
 from dasklab.machines.inventory.endpoint import Endpoint
+from dasklab.model.failure_text import common_text
 
 TASK_OK = re.compile(r"^(OK|WARNINGS: \d+)$")
 LOCKED = re.compile(r"can't lock file|(VM|CT) is locked|got timeout")
@@ -280,7 +281,7 @@ class Pve:
         cause = f"{outcome}{_log_tail(task)}"
         if not TASK_OK.match(outcome):
             raise CallError(change.why, cause)
-        self._warnings.append((cause_key(cause, identifiers((change,))), f"{change.why}: {cause}"))
+        self._warnings.append((common_text(cause, identifiers((change,))), f"{change.why}: {cause}"))
 
 
 class _RenamedFile(io.BufferedReader):

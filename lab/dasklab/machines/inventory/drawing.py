@@ -11,14 +11,13 @@ from html import escape
 from typing import Any
 
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.model.nic import LAB_SLOT
+from dasklab.model.nic import LAB_SLOT, TITLES
 from dasklab.terminal import counted
 
 HOST_WIDTH, HOST_HEIGHT, GAP = 132, 58, 18
 LAB_BRIDGE_Y, HOSTS_Y, MANAGEMENT_Y = 34, 124, 226
 HEIGHT = 262
 CAPTURE_OFFSET = 26  # px to the right of the link under test
-MODEL_NAMES = {"virtio": "VirtIO", "e1000": "E1000", "rtl8139": "RTL8139"}  # others are drawn by their key
 
 STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #1f2328; text-anchor: middle }
@@ -73,7 +72,7 @@ def _host(name: str, guest: dict[str, Any] | None) -> DrawnHost:
     return DrawnHost(
         name=name,
         size=f"{counted(guest['cores'], 'core')}, {guest['memory_mb'] / 1024:g} GiB",
-        link=MODEL_NAMES.get(nic["model"], nic["model"]) + cap,
+        link=TITLES[nic["model"]] + cap,
         captures=len(guest["nics"]) > LAB_SLOT + 1,
     )
 

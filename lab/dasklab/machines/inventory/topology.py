@@ -5,6 +5,8 @@ People write the inventory, so its values are validated here, once. All other co
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
@@ -72,6 +74,13 @@ class Archive(Image):
     name: Annotated[str | None, Field(pattern=rf"{FILE_NAME}\.tar(\.(gz|xz|zst))?$")] = None
 
 
+def zone_of(lab: str) -> str:
+    """Return the SDN zone of a lab on several nodes: its name, or a hash if it exceeds eight characters."""
+    if re.fullmatch(r"[a-z][a-z0-9]{1,7}", lab):
+        return lab
+    return f"l{hashlib.sha256(lab.encode()).hexdigest()[:7]}"
+
+
 class Lab(Strict):
     """A requested lab.
 
@@ -95,6 +104,11 @@ class Lab(Strict):
     bridges: tuple[str, ...] = ()
     tunnel_mtu: Annotated[int, Field(ge=576, le=65_535)] = 1450  # between nodes; VXLAN headers take 50 bytes
     guests: tuple[Guest, ...]
+
+    @property
+    def zone(self) -> str:
+        """The SDN zone that holds the bridges of a lab on several nodes."""
+        return zone_of(self.name)
 
     @property
     def nodes(self) -> tuple[str, ...]:

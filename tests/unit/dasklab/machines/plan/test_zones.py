@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.machines.endpoint import privileges
 from dasklab.machines.endpoint.change import Change
 from dasklab.machines.endpoint.observed import (
     Observed,
@@ -16,7 +15,7 @@ from dasklab.machines.endpoint.observed import (
     ObservedNode,
     ObservedSdn,
 )
-from dasklab.machines.inventory.topology import Lab
+from dasklab.machines.inventory.topology import Lab, zone_of
 from dasklab.machines.plan import zones
 from dasklab.machines.plan.lab_plan import plan, plan_removal
 
@@ -55,7 +54,7 @@ def after(changes: list[Change], observed: Observed) -> Observed:
             params = {key: value for key, value in change.params.items() if key != area.removesuffix("s")}
             key = name or str(change.params[area.removesuffix("s")])
             areas[area][key] = areas[area].get(key, {}) | params
-        waiting.add(privileges.zone("dasklab"))
+        waiting.add(zone_of("dasklab"))
     nodes = {name: replace(node_, zones=frozenset(up)) for name, node_ in observed.nodes.items()}
     return replace(observed, nodes=nodes, sdn=ObservedSdn(areas["zones"], areas["vnets"], frozenset(waiting)))
 
@@ -229,7 +228,7 @@ def test_foreign_guest_on_a_second_templates_vmid_is_refused() -> None:
 
 @pytest.mark.parametrize("lab", ["dasklab", "my-lab-of-many-nodes", "1st", "x"])
 def test_zone_name_is_valid(lab: str) -> None:
-    name = privileges.zone(lab)
+    name = zone_of(lab)
     assert name.isalnum() and name[0].isalpha() and 2 <= len(name) <= 8
     assert 1 <= zones.vxlan_id(lab) < 2**24
     assert (name == lab) == (lab == "dasklab")
