@@ -60,7 +60,7 @@ FAST_RETRANSMIT_SEGMENTS = 4  # a loss with fewer segments behind it is noticed 
 Deliver = Callable[[], None]
 
 
-class State(Enum):
+class ChannelState(Enum):
     """What a channel does with the next message."""
 
     OPEN = auto()  # it leaves at once
@@ -69,7 +69,7 @@ class State(Enum):
     STALLED = auto()  # the path was cut while a flow was leaving: it waits for the timer and for the flow
 
 
-class Event(Enum):
+class ChannelEvent(Enum):
     BULK_STARTS = auto()
     BULK_ENDS = auto()
     PATH_CUT = auto()  # the sender cannot know; the model uses it to plan the timer
@@ -78,16 +78,16 @@ class Event(Enum):
 
 
 TRANSITIONS = {
-    (State.OPEN, Event.BULK_STARTS): State.BUSY,
-    (State.OPEN, Event.PATH_CUT): State.SILENT,
-    (State.OPEN, Event.DROPPED): State.OPEN,
-    (State.BUSY, Event.BULK_ENDS): State.OPEN,
-    (State.BUSY, Event.PATH_CUT): State.STALLED,
-    (State.BUSY, Event.DROPPED): State.OPEN,
-    (State.SILENT, Event.TIMER_FIRES): State.OPEN,
-    (State.SILENT, Event.DROPPED): State.SILENT,
-    (State.STALLED, Event.TIMER_FIRES): State.BUSY,
-    (State.STALLED, Event.DROPPED): State.SILENT,
+    (ChannelState.OPEN, ChannelEvent.BULK_STARTS): ChannelState.BUSY,
+    (ChannelState.OPEN, ChannelEvent.PATH_CUT): ChannelState.SILENT,
+    (ChannelState.OPEN, ChannelEvent.DROPPED): ChannelState.OPEN,
+    (ChannelState.BUSY, ChannelEvent.BULK_ENDS): ChannelState.OPEN,
+    (ChannelState.BUSY, ChannelEvent.PATH_CUT): ChannelState.STALLED,
+    (ChannelState.BUSY, ChannelEvent.DROPPED): ChannelState.OPEN,
+    (ChannelState.SILENT, ChannelEvent.TIMER_FIRES): ChannelState.OPEN,
+    (ChannelState.SILENT, ChannelEvent.DROPPED): ChannelState.SILENT,
+    (ChannelState.STALLED, ChannelEvent.TIMER_FIRES): ChannelState.BUSY,
+    (ChannelState.STALLED, ChannelEvent.DROPPED): ChannelState.SILENT,
 }
 """The next state. A pair that is missing cannot happen; it would be a fault of this module."""
 
@@ -113,7 +113,7 @@ class Channel:
         self._network, self._kernel = network, network.kernel
         self._path = network.path(source, target)
         self.ends = (source, target)
-        self.state = State.OPEN
+        self.state = ChannelState.OPEN
         self._handed_over: dict[Message, None] = {}  # the sender starts to write them later
         self._waiting: deque[Message] = deque()
         self._flow: Flow | None = None
@@ -123,7 +123,7 @@ class Channel:
         self._free_at = 0.0
         self._last_arrival = 0.0
 
-    def _move(self, event: Event) -> None:
+    def _move(self, event: ChannelEvent) -> None:
         self.state = TRANSITIONS[self.state, event]
 
     def send(self, when: float, nbytes: int, deliver: Deliver, pace: float = math.inf) -> None:
@@ -141,7 +141,7 @@ class Channel:
 
     def drop(self) -> None:
         """Discard what has not left yet, and what was handed over for later."""
-        self._move(Event.DROPPED)
+        self._move(ChannelEvent.DROPPED)
         self._handed_over.clear()
         self._waiting.clear()
         self._unacknowledged.clear()
@@ -157,7 +157,7 @@ class Channel:
             self._send_waiting()
 
     def _send_waiting(self) -> None:
-        while self._waiting and self.state is State.OPEN and self._is_path_up():
+        while self._waiting and self.state is ChannelState.OPEN and self._is_path_up():
             message = self._waiting.popleft()
             self._network.sent_bytes += message.nbytes
             self._network.messages += 1
@@ -179,14 +179,14 @@ class Channel:
         queueing_s = path.queueing_s(self._kernel.now)
 
         def on_done() -> None:
-            self._move(Event.BULK_ENDS)
+            self._move(ChannelEvent.BULK_ENDS)
             self._flow = None
             del self._network.flowing[self]
             self._free_at = self._kernel.now
             self._plan_arrival(self._kernel.now + queueing_s, message)
             self._send_waiting()
 
-        self._move(Event.BULK_STARTS)
+        self._move(ChannelEvent.BULK_STARTS)
         max_rate = min(self._loss_bound(), message.pace)
         self._flow = Flow(message.nbytes, path.limited_by, path.loads, on_done, max_rate)
         self._slow_start_then_flow(self._flow)
@@ -197,7 +197,7 @@ class Channel:
         self._kernel.at(max(self._free_at, self._kernel.now) + wait_s, self._start_flow, flow)
 
     def _start_flow(self, flow: Flow) -> None:
-        if flow is self._flow and self.state is State.BUSY and self._is_path_up():
+        if flow is self._flow and self.state is ChannelState.BUSY and self._is_path_up():
             self._network.flowing[self] = None
             self._network.fluid.start(flow)
 
@@ -240,7 +240,7 @@ class Channel:
         self._kernel.at(self._last_arrival, self._arrive, message)
 
     def _arrive(self, message: Message) -> None:
-        is_up = self.state in (State.OPEN, State.BUSY) and self._is_path_up()
+        is_up = self.state in (ChannelState.OPEN, ChannelState.BUSY) and self._is_path_up()
         self._departures.popleft()
         if not is_up:
             self._unacknowledged.append(message)
@@ -257,7 +257,7 @@ class Channel:
         return False
 
     def _fall_silent(self) -> None:
-        self._move(Event.PATH_CUT)
+        self._move(ChannelEvent.PATH_CUT)
         self._plan_retransmission(self._departures[0] if self._departures else self._kernel.now)
 
     def _plan_retransmission(self, since: float) -> None:
@@ -272,7 +272,7 @@ class Channel:
         if self._network.up_at(*self.ends) > self._kernel.now:  # the link was cut again
             self._plan_retransmission(since)
             return
-        self._move(Event.TIMER_FIRES)
+        self._move(ChannelEvent.TIMER_FIRES)
         again, self._unacknowledged = self._unacknowledged, []
         for message in again:
             self._plan_arrival(self._kernel.now, message)
