@@ -4,15 +4,10 @@ aiohttp's own limits (``_LIMITS``) bound sizes. It has none for the number of co
 that stays silent or sends its head slowly: these are ours.
 
 Our limits apply before authentication. They prevent that a client which keeps us waiting delays others.
-A connection goes through these states:
-
-    accepted --first byte--> handshake, head --whole request--> at work --answer--> idle --> ...
-    (silent)                 (has a slot)                       (has a slot)        (has a slot)
-
-A silent connection costs a file descriptor and nothing else. When there are too many, the oldest is closed.
-The first byte takes a slot. When all slots are taken, the client that has kept us waiting longest loses its
-slot: first among clients that never got an answer, then among idle ones. A new client waits only while every
-slot has a request at work.
+A new client is silent: it costs a file descriptor and nothing else. When too many clients are silent, the
+oldest is closed. The first byte takes a slot; the client becomes a `Connection`, whose states are a table.
+When all slots are taken, the client that has kept us waiting longest loses its slot: first among clients that
+never got an answer, then among the others. A new client waits only while every slot has a request at work.
 """
 
 from __future__ import annotations
@@ -23,6 +18,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
+from enum import Enum, auto
 from typing import Any
 
 from aiohttp import web
@@ -44,30 +40,96 @@ _LIMITS: dict[str, Any] = {
 }
 
 
+class ConnectionState(Enum):
+    """What a client that has a slot, or had one, does or waits for."""
+
+    HANDSHAKE = auto()
+    FIRST_HEAD = auto()
+    FIRST_REQUEST = auto()  # at work
+    FIRST_DELAY = auto()  # an unauthenticated client sends a body, or waits for its refusal
+    LATER_HEAD = auto()  # from here on the client has had an answer
+    LATER_REQUEST = auto()
+    LATER_DELAY = auto()
+    CUT = auto()  # by us; the slot is free at once
+    CLOSED = auto()
+
+
+class ConnectionEvent(Enum):
+    """What happens to a connection."""
+
+    SECURED = auto()  # the handshake is done
+    REQUEST = auto()  # a whole head has arrived
+    DELAY = auto()
+    DELAY_OVER = auto()
+    ANSWER = auto()
+    CUT = auto()
+    LOST = auto()
+
+
+_State, _Event = ConnectionState, ConnectionEvent
+_LIVE = [state for state in _State if state not in (_State.CUT, _State.CLOSED)]
+TRANSITIONS: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
+    (_State.HANDSHAKE, _Event.SECURED): _State.FIRST_HEAD,
+    (_State.FIRST_HEAD, _Event.REQUEST): _State.FIRST_REQUEST,
+    (_State.FIRST_REQUEST, _Event.DELAY): _State.FIRST_DELAY,
+    (_State.FIRST_DELAY, _Event.DELAY_OVER): _State.FIRST_REQUEST,
+    (_State.FIRST_REQUEST, _Event.ANSWER): _State.LATER_HEAD,
+    (_State.LATER_HEAD, _Event.REQUEST): _State.LATER_REQUEST,
+    (_State.LATER_REQUEST, _Event.DELAY): _State.LATER_DELAY,
+    (_State.LATER_DELAY, _Event.DELAY_OVER): _State.LATER_REQUEST,
+    (_State.LATER_REQUEST, _Event.ANSWER): _State.LATER_HEAD,
+    **{(state, _Event.CUT): _State.CUT for state in _LIVE},
+    **{(state, _Event.LOST): _State.CLOSED for state in _LIVE},
+    # A request may be at work when its connection ends: what happens to it then changes nothing.
+    **{(state, event): state for state in (_State.CUT, _State.CLOSED) for event in _Event},
+}
+"""Rule: `Connection.state` changes only in `Connection._move`, and only along this table."""
+
+UNANSWERED = {_State.HANDSHAKE, _State.FIRST_HEAD, _State.FIRST_DELAY}
+WAITING = {*UNANSWERED, _State.LATER_HEAD, _State.LATER_DELAY}
+"""The states in which we wait for the client, which may lose its slot."""
+DEADLINE_S = {_State.FIRST_HEAD: HEAD_S, _State.LATER_HEAD: IDLE_S}
+"""State -> how long it may last. The handshake has a deadline of its own, and work on a request has none."""
+
+
 class Connection(web.RequestHandler):
     """A client's connection. It is cut off after its deadline. ``on_wait`` is called when a wait starts."""
 
-    __slots__ = ("_deadline", "_on_wait", "closed", "is_cut", "waiting_since", "was_answered")
+    __slots__ = ("_deadline", "_on_wait", "closed", "since", "state")
 
     def __init__(
         self, server: web.Server, loop: asyncio.AbstractEventLoop, on_wait: Callable[[], None]
     ) -> None:
         super().__init__(server, loop=loop, **_LIMITS)
         self.closed = loop.create_future()
-        self.was_answered = self.is_cut = False
-        self.waiting_since: float | None = loop.time()
-        """When we started to wait for the client; None while its request is at work."""
+        self.state = ConnectionState.HANDSHAKE
+        self.since = loop.time()
+        """When we began to wait for the client, or to work for it."""
         self._on_wait = on_wait
         self._deadline: asyncio.TimerHandle | None = None
+
+    def _move(self, event: ConnectionEvent) -> None:
+        """Change the state. Raises KeyError for an event that cannot happen in it."""
+        before, self.state = self.state, TRANSITIONS[self.state, event]
+        if self.state is before:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if seconds := DEADLINE_S.get(self.state):
+            self._deadline = self._loop.call_later(seconds, self.cut)
+        if (before in WAITING) != (self.state in WAITING):
+            self.since = self._loop.time()
+            if self.state in WAITING:
+                self._on_wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Expect a request, now that the handshake is done."""
         super().connection_made(transport)
-        self._expect(HEAD_S)
+        self._move(ConnectionEvent.SECURED)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        self._relax()
+        self._move(ConnectionEvent.LOST)
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -78,44 +140,29 @@ class Connection(web.RequestHandler):
             self.cut()
 
     def begin(self) -> None:
-        """Stop the deadline: the whole request has arrived."""
-        self._relax()
-        self.waiting_since = None
+        """Stop the deadline: the whole head of a request has arrived."""
+        self._move(ConnectionEvent.REQUEST)
 
     def end(self) -> None:
         """Restart the deadline: the answer is sent, and another request may follow."""
-        if self.transport is not None:
-            self.was_answered = True
-            self._wait()
-            self._expect(IDLE_S)
+        self._move(ConnectionEvent.ANSWER)
 
     @contextlib.contextmanager
     def yielding_slot(self) -> Iterator[None]:
         """Count as waiting while an unauthenticated client sends a body, or waits for its delayed refusal."""
-        self._wait()
+        self._move(ConnectionEvent.DELAY)
         try:
             yield
         finally:
-            self.waiting_since = None
+            self._move(ConnectionEvent.DELAY_OVER)
 
     def cut(self) -> None:
         """End the connection at once, without a closing handshake."""
-        self.is_cut = True
+        self._move(ConnectionEvent.CUT)
         if self.transport is not None:
             self.transport.abort()
         elif not self.closed.done():
             self.closed.cancel()  # the transport exists only after the handshake
-
-    def _wait(self) -> None:
-        self.waiting_since = self._loop.time()
-        self._on_wait()
-
-    def _expect(self, seconds: float) -> None:
-        self._deadline = self._loop.call_later(seconds, self.cut)
-
-    def _relax(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
 
     def handle_error(
         self,
@@ -193,12 +240,12 @@ class Listener:
 
     def _has_slot(self) -> bool:
         """Return whether a slot is free. If not, cut off the client that has kept us waiting longest."""
-        active = [connection for connection in self._slots.values() if not connection.is_cut]
+        active = [link for link in self._slots.values() if link.state is not ConnectionState.CUT]
         if len(active) < MAX_CONNECTIONS:
             return True
-        waiting = [(c.was_answered, c.waiting_since, c) for c in active if c.waiting_since is not None]
+        waiting = [link for link in active if link.state in WAITING]
         if waiting:
-            min(waiting, key=lambda row: row[:2])[2].cut()
+            min(waiting, key=lambda link: (link.state not in UNANSWERED, link.since)).cut()
         return bool(waiting)
 
     async def _converse(self, connection: Connection, client: socket.socket) -> None:
@@ -218,7 +265,7 @@ class Listener:
                 await shaking
                 await connection.closed
         except asyncio.CancelledError:  # cut off during the handshake
-            if not connection.is_cut:
+            if connection.state is not ConnectionState.CUT:
                 raise
         finally:
             client.close()
