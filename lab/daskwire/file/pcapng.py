@@ -22,7 +22,7 @@ from daskwire.file.records import MAX_PACKET, PEEK, SPARSE, Advise, Progress, Re
 SECTION, INTERFACE, OLD_PACKET, SIMPLE, STATISTICS, ENHANCED, SECRETS = 0x0A0D0D0A, 1, 2, 3, 5, 6, 10
 TYPE, TOTAL = 0, 1  # words of a block's header
 ORDER_MAGIC = 0x1A2B3C4D
-SMALLEST = 12  # bytes of a block without a body
+MIN_BLOCK_BYTES = 12  # a block without a body
 HEADER, SIMPLE_HEADER = 28, 12  # bytes of a packet block before the packet
 IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP, ISB_OSDROP = 9, 14, 5, 7
 TLS_KEY_LOG = 0x544C534B
@@ -89,7 +89,7 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
 def _diagnose(view: memoryview, position: int, layout: Layout) -> tuple[str, bool]:
     """Explain why there is no block here, and whether the file is damaged (True) or ends early (False)."""
     rest = len(view) - position
-    if rest < SMALLEST or layout.follow(view, position) > len(view):
+    if rest < MIN_BLOCK_BYTES or layout.follow(view, position) > len(view):
         return f"truncated: the last block, at byte {position}, is incomplete", False
     return f"damaged at byte {position}: no valid block there; {rest} bytes were not read", True
 
@@ -105,10 +105,10 @@ def _layout(order: str) -> Layout:
     unpack_word = struct.Struct(order + "I").unpack_from
 
     def follow(view: memoryview, position: int) -> int:
-        if position + SMALLEST > len(view):
+        if position + MIN_BLOCK_BYTES > len(view):
             return -1
         _, total = unpack_header(view, position)
-        if total < SMALLEST or total % 4 or total > MAX_PACKET:
+        if total < MIN_BLOCK_BYTES or total % 4 or total > MAX_PACKET:
             return -1
         end: int = position + total
         return end if end > len(view) or unpack_word(view, end - 4)[0] == total else -1

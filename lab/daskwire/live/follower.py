@@ -2,7 +2,7 @@
 
 Between polls only the segments of incomplete messages are stored. Position 0 of each flow moves to the end of
 its last complete message, so streams of any length can be followed. Missing bytes count as lost when later
-bytes are PATIENCE_NS old. Of more than MOST_CONNECTIONS connections, those that were idle longest are
+bytes are PATIENCE_NS old. Of more than MAX_CONNECTIONS connections, those that were idle longest are
 forgotten; if such a connection goes on, it is recognised again. TLS and WebSocket connections are not
 decoded.
 """
@@ -38,8 +38,8 @@ from daskwire.net.tcp import reassemble
 
 PATIENCE_NS = 2_000_000_000
 FIRST_MESSAGE = 4096  # bytes; a longer stream that does not begin with a Dask message is not Dask
-MOST_CONNECTIONS = 100_000  # of any kind; each occupies a few hundred bytes
-ROOM = 1 << 50  # bytes of address space that are reserved for the growing file
+MAX_CONNECTIONS = 100_000  # with or without Dask; each occupies a few hundred bytes
+RESERVED_BYTES = 1 << 50  # address space for the growing file
 
 
 Value = TypeVar("Value")
@@ -72,7 +72,7 @@ class Follower:
         self._shared = Shared({**TUNNEL_PORTS, **(tunnel_ports or {})})
         self._progress = Progress()
         self._memory = Memory()
-        self._base = self._memory.add(memoryview(b""), ROOM)
+        self._base = self._memory.add(memoryview(b""), RESERVED_BYTES)
         self._unfinished = concatenate([])
         self._flows: dict[int, Following] = {}
         self._syn_seq: dict[int, int] = {}  # flow -> sequence number of its SYN
@@ -89,7 +89,7 @@ class Follower:
         Raises:
             WireError: the file cannot be read.
         """
-        if len(self._shared.connections) > MOST_CONNECTIONS:
+        if len(self._shared.connections) > MAX_CONNECTIONS:
             self._forget_idle()
         new = self._read()
         self._note_active(new)
@@ -123,7 +123,7 @@ class Follower:
         """Forget half of the connections, those without Dask first, and renumber the others."""
         has_dask = np.zeros(len(self._active_ns), bool)
         has_dask[[flow >> 1 for flow in self._flows]] = True
-        kept = np.sort(np.lexsort((self._active_ns, has_dask))[-(MOST_CONNECTIONS // 2) :])
+        kept = np.sort(np.lexsort((self._active_ns, has_dask))[-(MAX_CONNECTIONS // 2) :])
         place = np.full(len(self._active_ns), NONE, np.int32)
         place[kept] = np.arange(len(kept))
         connections = self._shared.connections.subset(kept.tolist())

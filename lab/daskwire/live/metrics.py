@@ -10,7 +10,7 @@ from daskwire.errors import WireError
 from daskwire.live.monitor import Monitor
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-MOST_SERIES = 1000  # per metric; ops and addresses come from the network
+MAX_METRIC_SERIES = 1000  # ops and addresses come from the network
 COUNTERS = {
     "packets": "Packets, of any kind.",
     "wire_bytes": "Bytes of all packets on the wire.",
@@ -35,14 +35,14 @@ def _lines(monitor: Monitor, dropped: int) -> Iterator[str]:
     yield from _head("daskwire_dropped_packets_total", "Packets that the capturing program lost.", "counter")
     yield f"daskwire_dropped_packets_total {dropped}"
     yield from _head("daskwire_ops_total", "Dask ops, those in batches included.", "counter")
-    for op, number in monitor.totals.ops.most_common(MOST_SERIES):
+    for op, number in monitor.totals.ops.most_common(MAX_METRIC_SERIES):
         yield f"daskwire_ops_total{{op={_quoted(op)}}} {number}"
     yield from _head("daskwire_message_bytes_total", "Bytes of Dask messages.", "counter")
-    for (source, destination), size in monitor.totals.pairs.most_common(MOST_SERIES):
+    for (source, destination), size in monitor.totals.pairs.most_common(MAX_METRIC_SERIES):
         labels = f"source={_quoted(source)},destination={_quoted(destination)}"
         yield f"daskwire_message_bytes_total{{{labels}}} {size}"
     yield from _head("daskwire_problem_cost_seconds", "What each recent problem cost.", "gauge")
-    for row in monitor.problems[:MOST_SERIES]:
+    for row in monitor.problems[:MAX_METRIC_SERIES]:
         places = ",".join(f"{name}={_quoted(row[name])}" for name in ("problem", "source", "destination"))
         yield f"daskwire_problem_cost_seconds{{{places}}} {row['cost_s'] or 0}"
 

@@ -16,13 +16,13 @@ from daskwire.live.recording import Recording
 from daskwire.opening import open_capture
 from daskwire.tables.export import rows
 
-MAX_WINDOW = 32 << 20  # bytes of the capture in which problems are looked for
-OF_THE_CUT = {
+MAX_WINDOW_BYTES = 32 << 20  # bytes of the capture in which problems are looked for
+KINDS_FROM_CUTTING = {
     "undecoded capture",
     "wrong capture point",
     "incomplete capture",
 }  # a window has a cut beginning
-MOST_NAMES = 10_000  # ops and pairs in the totals; names come from the network
+MAX_NAMES = 10_000  # ops and pairs in the totals; names come from the network
 ROLES = {  # op -> roles of its sender and its receiver
     "compute-task": ("scheduler", "worker"),
     "task-finished": ("worker", "scheduler"),
@@ -132,12 +132,14 @@ class Monitor:
             return
         findings = rows(capture.table("problems"))
         self.problems = [
-            row for row in findings if row["severity"] == "problem" and row["problem"] not in OF_THE_CUT
+            row
+            for row in findings
+            if row["severity"] == "problem" and row["problem"] not in KINDS_FROM_CUTTING
         ]
 
     def _add_roles(self, source: str, destination: str, sender: str, receiver: str) -> None:
         for address, role in ((source, sender), (destination, receiver)):
-            if role and (address in self._roles or len(self._roles) < MOST_NAMES):
+            if role and (address in self._roles or len(self._roles) < MAX_NAMES):
                 self._roles.setdefault(address, set()).add(role)
 
     def _add(self, interval: Interval) -> None:
@@ -153,7 +155,7 @@ class Monitor:
         """Shorten the window to its limits, and free the disk space of what is no longer needed."""
         position = self._follower.position
         while len(self._marks) > 2 and (
-            self._marks[1][0] <= now - self._window_s or self._marks[0][1] < position - MAX_WINDOW
+            self._marks[1][0] <= now - self._window_s or self._marks[0][1] < position - MAX_WINDOW_BYTES
         ):
             self._marks.popleft()
         self._recording.forget(min(self._marks[0][1], self._follower.needed))
@@ -165,9 +167,9 @@ def _header(view: memoryview) -> bytes:
         return bytes(view[: pcap.HEADER])
     at, packets = 0, (pcapng.ENHANCED, pcapng.SIMPLE, pcapng.OLD_PACKET)
     order = "<" if bytes(view[8:12]) == struct.pack("<I", pcapng.ORDER_MAGIC) else ">"
-    while at + pcapng.SMALLEST <= len(view):
+    while at + pcapng.MIN_BLOCK_BYTES <= len(view):
         kind, size = struct.unpack_from(order + "II", view, at)
-        if kind in packets or size < pcapng.SMALLEST:
+        if kind in packets or size < pcapng.MIN_BLOCK_BYTES:
             break
         at += size
     return bytes(view[:at])
@@ -176,5 +178,5 @@ def _header(view: memoryview) -> bytes:
 def _count(totals: Counter[Any], new: Counter[Any]) -> None:
     """Add counts; those of new names are omitted when there are too many."""
     for name, number in new.items():
-        if name in totals or len(totals) < MOST_NAMES:
+        if name in totals or len(totals) < MAX_NAMES:
             totals[name] += number

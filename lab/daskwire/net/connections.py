@@ -16,8 +16,8 @@ import numpy.typing as npt
 from daskwire.arrays import U8, U32, U64, Flags, Ints
 
 SLOTS = 1 << 16
-REORDERED = 64  # a SYN may be captured up to this many packets late
-REACH = 1 << 20  # bytes that the connection may have sent by then
+REORDERED_PACKETS = 64  # a SYN may be captured up to this many packets late
+REORDERED_BYTES = 1 << 20  # bytes that the connection may have sent by then
 MIX_A, MIX_B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 IPV6_CODES = 1 << 32  # lower codes are IPv4 addresses; higher ones are indices in the list of IPv6 addresses
 
@@ -162,11 +162,11 @@ def _first_of_connection(flow: npt.NDArray[np.int32], row: int, seq: U32, ack: U
     A NIC with several queues may deliver later packets before the SYN. Their sequence numbers are just above
     the SYN's; those of an earlier connection on the same ports are below (RFC 6528).
     """
-    begin = max(row - REORDERED, 0)
+    begin = max(row - REORDERED_PACKETS, 0)
     near = begin + np.flatnonzero(flow[begin:row] >> 1 == flow[row] >> 1)
     number = np.where(flow[near] == flow[row], seq[near], ack[near])
     step = (number - (seq[row] + np.uint32(1))).astype(np.uint32)
-    foreign = np.flatnonzero(step >= REACH)
+    foreign = np.flatnonzero(step >= REORDERED_BYTES)
     early = near[foreign[-1] + 1 :] if len(foreign) else near
     return int(early[0]) if len(early) else row
 

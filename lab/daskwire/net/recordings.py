@@ -16,8 +16,8 @@ import numpy as np
 from daskwire.arrays import U64, Ints
 from daskwire.net.segments import Segments
 
-SAMPLE = 4096  # segments of a file that are searched for packets of another file
-FEWEST = 3  # packets that two files must share; for their clocks, in each direction of a connection
+SAMPLED_SEGMENTS = 4096  # segments of a file that are searched for packets of another file
+MIN_SHARED_PACKETS = 3  # of two files; for their clocks, in each direction of a connection
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -55,7 +55,7 @@ def recordings(segments: Segments, file: Ints, files: int) -> Recordings:
     recording, offset_ns = [0] * files, [0] * files
     for index, sample in enumerate(samples):
         shared = {other: _shared(samples[other], sample) for other in range(index)}
-        partners = [other for other, (rows, _) in shared.items() if len(rows) >= FEWEST]
+        partners = [other for other, (rows, _) in shared.items() if len(rows) >= MIN_SHARED_PACKETS]
         free = (number for number, group in enumerate(members) if not set(group) & set(partners))
         recording[index] = next(free, len(members))
         members += [[] for _ in range(recording[index] - len(members) + 1)]
@@ -69,8 +69,8 @@ def recordings(segments: Segments, file: Ints, files: int) -> Recordings:
 
 
 def _samples(segments: Segments, file: Ints, files: int) -> list[Sample]:
-    """Select up to about SAMPLE segments of each file, the same packets in all files."""
-    share = np.uint64(max(1, -(-int(np.bincount(file, minlength=1).max()) // SAMPLE)))
+    """Select up to about SAMPLED_SEGMENTS segments of each file, the same packets in all files."""
+    share = np.uint64(max(1, -(-int(np.bincount(file, minlength=1).max()) // SAMPLED_SEGMENTS)))
     samples = []
     for index in range(files):
         rows = np.flatnonzero(file == index)
@@ -102,7 +102,9 @@ def _clock_difference(segments: Segments, rows: Ints, other_rows: Ints) -> int |
     by_flow: defaultdict[int, list[int]] = defaultdict(list)
     for flow, difference in zip(segments.flow[rows].tolist(), later_ns.tolist(), strict=True):
         by_flow[flow].append(difference)
-    median = {flow: float(np.median(times)) for flow, times in by_flow.items() if len(times) >= FEWEST}
+    median = {
+        flow: float(np.median(times)) for flow, times in by_flow.items() if len(times) >= MIN_SHARED_PACKETS
+    }
     pairs = np.array([(median[f], median[f ^ 1]) for f in median if f % 2 == 0 and f ^ 1 in median])
     if not len(pairs):
         return None

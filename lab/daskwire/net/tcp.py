@@ -18,8 +18,8 @@ from daskwire.arrays import U32, Columns, Flags, Ints
 from daskwire.net.segments import PSH, SYN, Segments, by_flow
 
 BAND_BITS = 42  # a band is 4 TiB wide; positions are limited to +-1 TiB, far beyond any real stream
-HALF = 1 << (BAND_BITS - 1)
-TOGETHER = 1 << 18  # segments per group: the temporary arrays stay small and their memory is reused
+HALF_BAND = 1 << (BAND_BITS - 1)
+GROUP_SEGMENTS = 1 << 18  # segments per group: the temporary arrays stay small and their memory is reused
 PIECE = ("i8", "u4", "u4", "i8", "i8", "?")  # the columns of Pieces, from ``start`` on
 
 
@@ -92,11 +92,11 @@ def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tupl
 
 
 def _groups(first: Ints, number: int) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of the rows and of the flows: whole flows, up to about TOGETHER segments."""
+    """Yield slices of the rows and of the flows: whole flows, up to about GROUP_SEGMENTS segments."""
     boundary = np.append(first, number)
     begin = 0
     while begin < len(first):
-        end = int(np.searchsorted(boundary, boundary[begin] + TOGETHER, side="right")) - 1
+        end = int(np.searchsorted(boundary, boundary[begin] + GROUP_SEGMENTS, side="right")) - 1
         end = max(end, begin + 1)
         yield slice(int(boundary[begin]), int(boundary[end])), slice(begin, end)
         begin = end
@@ -111,7 +111,7 @@ def _group(segments: Segments, row: Ints, first: Ints, zero: U32) -> tuple[Seque
     """
     sizes = np.diff(np.append(first, len(row)))
     row, start, length = row.copy(), _unwrap(segments.seq[row], first, zero), segments.length[row]
-    key = start + np.repeat(np.arange(len(first)) << BAND_BITS, sizes) + HALF
+    key = start + np.repeat(np.arange(len(first)) << BAND_BITS, sizes) + HALF_BAND
     end = key + length
     late, unsorted = _unsorted(key, end)
     order, overlap = _resolve(key[unsorted], end[unsorted])
@@ -141,7 +141,8 @@ def _origins(
     segments: Segments, present: npt.NDArray[np.int32], first_seq: U32, origin: dict[int, int]
 ) -> tuple[U32, Flags]:
     """Return the sequence number of position 0 of each present flow, and whether its SYN was captured."""
-    syn = np.flatnonzero(segments.flags & SYN)[::-1]  # reversed: the first one wins
+    # NumPy assigns in order, so the last of several SYNs would count. In reverse, the first one does.
+    syn = np.flatnonzero(segments.flags & SYN)[::-1]
     last = int(max(present.max(initial=0), segments.flow[syn].max(initial=0)))
     number, opened = np.zeros(last + 1, np.uint32), np.zeros(last + 1, bool)
     number[segments.flow[syn]] = segments.seq[syn] + np.uint32(1)
@@ -155,12 +156,14 @@ def _origins(
 
 def _unwrap(seq: U32, first: Ints, zero: U32) -> Ints:
     """Convert 32-bit sequence numbers to 64-bit stream positions by summing steps, each below 2**31."""
+    # Seen as a signed number, a difference modulo 2**32 is the shorter way round: back for a retransmission,
+    # forward across the wrap after 4 GiB. Their sum therefore never wraps, however long the stream is.
     step = np.diff(seq, prepend=seq[:1]).view(np.int32).astype(np.int64)
     begin = (seq[first] - zero).view(np.int32).astype(np.int64)
     step[first] = 0
     end = begin + np.add.reduceat(step, first)
     step[first] = begin - np.append(0, end[:-1])  # from the end of the previous flow
-    return np.clip(np.cumsum(step), -HALF // 2, HALF // 2)
+    return np.clip(np.cumsum(step), -HALF_BAND // 2, HALF_BAND // 2)
 
 
 def _unsorted(key: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -170,6 +173,7 @@ def _unsorted(key: Ints, end: Ints) -> tuple[Ints, Ints]:
         Indices of the segments that begin before the end of an earlier captured one, and of all segments that
         must be moved or trimmed.
     """
+    # Nearly all segments are in order. Only the others are sorted.
     if (key[1:] >= end[:-1]).all():
         return key[:0], key[:0]
     late = key < _covered_before(end)
@@ -179,6 +183,7 @@ def _unsorted(key: Ints, end: Ints) -> tuple[Ints, Ints]:
 
 def _resolve(key: Ints, end: Ints) -> tuple[Ints, Ints]:
     """Return the order of segments on the number line, and how many leading bytes of each repeat others."""
+    # The sort is stable, so of two segments with the same bytes the one that was captured first is kept.
     order = np.argsort(key, kind="stable")
     begin, end = key[order], end[order]
     return order, np.minimum(np.maximum(_covered_before(end) - begin, 0), end - begin)

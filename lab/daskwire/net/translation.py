@@ -14,8 +14,8 @@ import numpy as np
 from daskwire.arrays import Ints
 from daskwire.net.segments import ACK, RST, Lanes, Segments
 
-SAMPLE = 32  # segments to compare, the first ones of each flow
-FEWEST = 3  # how many of them must be in both connections
+SAMPLED_SEGMENTS = 32  # segments to compare, the first ones of each flow
+MIN_SHARED_SEGMENTS = 3  # how many of them must be in both connections
 
 
 def translations(segments: Segments, lanes: Lanes) -> list[tuple[int, int]]:
@@ -33,13 +33,13 @@ def translations(segments: Segments, lanes: Lanes) -> list[tuple[int, int]]:
     return [
         _ordered(segments, pair, copies)
         for pair, copies in sorted(pairs.items())
-        if len(copies) >= FEWEST and _interleaved(segments, copies)
+        if len(copies) >= MIN_SHARED_SEGMENTS and _interleaved(segments, copies)
     ]
 
 
 def _sample(lanes: Lanes) -> Ints:
-    """Return the rows of the first SAMPLE segments of each flow."""
-    index = lanes.begin[:-1, None] + np.arange(SAMPLE)
+    """Return the rows of the first SAMPLED_SEGMENTS segments of each flow."""
+    index = lanes.begin[:-1, None] + np.arange(SAMPLED_SEGMENTS)
     rows: Ints = lanes.order[index[index < lanes.begin[1:, None]]]
     return rows
 

@@ -19,9 +19,9 @@ from daskwire.net.stream import Stream
 from daskwire.printable import plain
 from daskwire.tables.messages import message_ops
 
-MOST_COMMENTS = 50  # per packet
-MOST_OPS = 8  # per comment
-MOST_KEYS = 3  # per op
+MAX_PACKET_COMMENTS = 50
+MAX_COMMENT_OPS = 8
+MAX_OP_KEYS = 3
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _comments(capture: Capture, packets: Packets) -> dict[int, list[str]]:
     rows = np.searchsorted(packets.address, _addresses(capture), side="right") - 1
     omitted: Counter[int] = Counter()
     for row, comment in zip(rows.tolist(), _texts(capture), strict=True):
-        if len(result[row]) < MOST_COMMENTS:
+        if len(result[row]) < MAX_PACKET_COMMENTS:
             result[row].append(comment)
         else:
             omitted[row] += 1
@@ -152,9 +152,9 @@ def _ops(capture: Capture) -> dict[int, str]:
 
 def _described(keys: dict[str, list[str]]) -> str:
     parts = []
-    for op, of_op in list(keys.items())[:MOST_OPS]:
+    for op, of_op in list(keys.items())[:MAX_COMMENT_OPS]:
         task_keys = [key for key in of_op if key]
         number = op if len(of_op) == 1 else f"{op} x {len(of_op)}"
-        more = ", ..." if len(task_keys) > MOST_KEYS else ""
-        parts.append(f"{number} ({', '.join(task_keys[:MOST_KEYS])}{more})" if task_keys else number)
-    return " + ".join(parts) + (" + ..." if len(keys) > MOST_OPS else "")
+        more = ", ..." if len(task_keys) > MAX_OP_KEYS else ""
+        parts.append(f"{number} ({', '.join(task_keys[:MAX_OP_KEYS])}{more})" if task_keys else number)
+    return " + ".join(parts) + (" + ..." if len(keys) > MAX_COMMENT_OPS else "")

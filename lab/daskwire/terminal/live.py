@@ -23,7 +23,7 @@ from daskwire.live.recording import Recording
 from daskwire.terminal.text import cell, on_terminal, screen, write_line
 
 PROBLEMS_EVERY_S = 10.0
-ROWS = 8  # of each list on the screen
+LIST_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _line(interval: Interval) -> str:
     seconds = max(interval.seconds, 1e-9)
-    ops = "  ".join(f"{op} {number}" for op, number in interval.ops.most_common(ROWS))
+    ops = "  ".join(f"{op} {number}" for op, number in interval.ops.most_common(LIST_ROWS))
     rate = interval.wire_bytes / 1e6 / seconds
     return (
         f"{datetime.now():%H:%M:%S}  {interval.packets / seconds:9,.0f} packets/s  {rate:9.2f} MB/s"
@@ -158,11 +158,11 @@ def _screen(monitor: Monitor, interval: Interval, dropped: int | None, stored: i
     ops, pairs = Table(title="ops", box=None), Table(title="pairs", box=None)
     for name in ("op", "per second", "total"):
         ops.add_column(name, justify="left" if name == "op" else "right")
-    for op, total in monitor.totals.ops.most_common(ROWS):
+    for op, total in monitor.totals.ops.most_common(LIST_ROWS):
         ops.add_row(cell(op), f"{interval.ops[op] / seconds:,.0f}", f"{total:,}")
     for name in ("sender", "receiver", "MB/s", "total MB"):
         pairs.add_column(name, justify="right" if "MB" in name else "left")
-    for (source, destination), total in monitor.totals.pairs.most_common(ROWS):
+    for (source, destination), total in monitor.totals.pairs.most_common(LIST_ROWS):
         names = (cell(monitor.name(address)) for address in (source, destination))
         now_mb = interval.pairs[source, destination] / 1e6 / seconds
         pairs.add_row(*names, f"{now_mb:,.2f}", f"{total / 1e6:,.1f}")
@@ -176,5 +176,5 @@ def _screen(monitor: Monitor, interval: Interval, dropped: int | None, stored: i
 def _problem_lines(monitor: Monitor) -> list[str]:
     return [
         f"{row['problem']}: {' to '.join(filter(None, (row['source'], row['destination'])))}: {row['what']}"
-        for row in monitor.problems[:ROWS]
+        for row in monitor.problems[:LIST_ROWS]
     ]

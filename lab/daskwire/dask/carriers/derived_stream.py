@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from daskwire.net.stream import Bytes
 
-CACHED = 64  # pieces
+CACHED_PIECES = 64
 
 
 class DerivedStream:
@@ -60,7 +60,7 @@ class DerivedStream:
     def _piece(self, piece: int) -> bytes:
         if piece not in self._cache:
             self._cache[piece] = self._load(piece)
-            if len(self._cache) > CACHED:
+            if len(self._cache) > CACHED_PIECES:
                 self._cache.popitem(last=False)
         self._cache.move_to_end(piece)
         return self._cache[piece]

@@ -10,7 +10,7 @@ import struct
 
 from daskwire.dask.framing.messagepack import UndecodableError
 
-LARGEST = 1 << 28  # maximum size of a decompressed message, bytes
+MAX_MESSAGE_BYTES = 1 << 28  # decompressed
 
 
 def lz4_block(data: bytes) -> bytes:
@@ -22,7 +22,7 @@ def lz4_block(data: bytes) -> bytes:
     if len(data) < 4:
         raise UndecodableError("lz4: the size is missing")
     (size,) = struct.unpack_from("<I", data)
-    if size > min(255 * len(data), LARGEST):
+    if size > min(255 * len(data), MAX_MESSAGE_BYTES):
         raise UndecodableError("lz4: impossible size")
     out, at = bytearray(), 4
     try:

@@ -22,7 +22,7 @@ ETHERTYPES = {
     0x8809: "LACP", 0x8847: "MPLS", 0x8848: "MPLS", 0x8863: "PPPoE", 0x8864: "PPPoE", 0x888E: "802.1X",
     0x88CC: "LLDP", 0x88E5: "MACsec", 0x88E7: "PBB (MAC in MAC)", 0x88F7: "PTP", 0x894F: "NSH",
 }  # fmt: skip
-SMALLEST_ETHERTYPE = 0x600  # lower values are lengths, followed by an 802.2 header
+MIN_ETHERTYPE = 0x600  # lower values are lengths, followed by an 802.2 header
 LENGTH = "802.2 (spanning tree and similar)"
 PROTOCOLS = {
     1: "ICMP", 2: "IGMP", 4: "IP in IP", 17: UDP, 41: "IP in IP", 44: FRAGMENTS, 47: "GRE of an unknown kind",
@@ -51,7 +51,7 @@ def protocol_reasons(protocols: U8) -> Counter[str]:
 
 
 def _ethertype(kind: int) -> str:
-    return LENGTH if kind < SMALLEST_ETHERTYPE else f"EtherType 0x{kind:04x}"
+    return LENGTH if kind < MIN_ETHERTYPE else f"EtherType 0x{kind:04x}"
 
 
 def _by_reason(values: Array, reason: Callable[[int], str]) -> Counter[str]:

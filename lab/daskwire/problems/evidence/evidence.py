@@ -12,8 +12,8 @@ from daskwire.problems.evidence.heartbeats import Lateness, heartbeat_lateness
 from daskwire.problems.evidence.losses import Losses, divide_losses
 from daskwire.problems.evidence.traffic import Node, Traffic
 
-CUT_SHARE = 0.02  # of the messages
-MIN_SEGMENTS = 5  # of a connection with one direction
+CUT_MESSAGE_SHARE = 0.02
+MIN_ONE_WAY_SEGMENTS = 5  # a connection with fewer may have ended before its answer
 
 
 class Evidence(Traffic):
@@ -44,7 +44,7 @@ class Evidence(Traffic):
         single = [
             flow
             for flow in self.flows
-            if number[flow] >= MIN_SEGMENTS and not number[flow ^ 1] and missing[flow ^ 1] > 0
+            if number[flow] >= MIN_ONE_WAY_SEGMENTS and not number[flow ^ 1] and missing[flow ^ 1] > 0
         ]
         return single, sum(1 for flow in self.flows if flow % 2 == 0 and number[flow ^ 1])
 
@@ -58,4 +58,4 @@ class Evidence(Traffic):
     def is_cut(self) -> bool:
         """Whether the snaplen cost the content of more than a few messages."""
         messages = self.capture.messages
-        return int((messages.kind == MessageKind.CUT).sum()) >= CUT_SHARE * max(len(messages), 1)
+        return int((messages.kind == MessageKind.CUT).sum()) >= CUT_MESSAGE_SHARE * max(len(messages), 1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from daskwire.arrays import Flags, Ints
 from daskwire.net.segments import Segments
-from daskwire.net.tcp import BAND_BITS, HALF, Disorder, Pieces
+from daskwire.net.tcp import BAND_BITS, HALF_BAND, Disorder, Pieces
 
 AT_ONCE_NS = 3_000_000  # without IP identifications, a segment that is less late was reordered
 
@@ -62,8 +62,8 @@ def retransmissions(segments: Segments, pieces: Pieces, disorder: Disorder, copi
     flow = segments.flow[rows].astype(np.int64)
     band = np.zeros(int(max(pieces.flow.max(initial=0), flow.max(initial=0))) + 1, np.int64)
     band[pieces.flow] = np.arange(len(pieces.flow)) << BAND_BITS
-    keys = pieces.start + HALF + np.repeat(band[pieces.flow], np.diff(pieces.begin))
-    piece = np.searchsorted(keys, position + HALF + band[flow], side="right") - 1
+    keys = pieces.start + HALF_BAND + np.repeat(band[pieces.flow], np.diff(pieces.begin))
+    piece = np.searchsorted(keys, position + HALF_BAND + band[flow], side="right") - 1
     time_ns = segments.time_ns[rows]
     previous_ns = np.minimum(segments.time_ns[pieces.row[np.maximum(piece, 0)]], time_ns)
     by = np.lexsort((time_ns, position, flow))

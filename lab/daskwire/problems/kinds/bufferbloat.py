@@ -16,7 +16,7 @@ from daskwire.problems.finding import COSTLY_S, DELAYS, Finding, Kind, notes_if_
 QUEUE_NS = 50_000_000
 LOAD_BYTES = 64 << 10  # a busy link has more in flight
 MIN_SAMPLES = 8
-SILENT_SHARE = 0.5  # of a wait in a queue, at most
+MAX_SILENT_SHARE = 0.5  # a sender that is silent for more of a wait pauses
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def _is_queued(evidence: Evidence, samples: Samples, index: Ints, flows: list[in
         inside = sent_ns[np.searchsorted(sent_ns, end - wait) : np.searchsorted(sent_ns, end)]
         silence = np.diff(inside, prepend=end - wait, append=end).max()
         peer = np.diff(np.searchsorted(peer_ns, [end - wait - PAUSE_NS, end]))
-        queued.append(silence <= SILENT_SHARE * wait and not peer)
+        queued.append(silence <= MAX_SILENT_SHARE * wait and not peer)
     return np.array(queued, bool)
 
 

@@ -10,7 +10,7 @@ from daskwire.net.packets.macs import format_mac
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.finding import FAILURES, LOSSES, Finding, Kind, counted
 
-MIN_CHANGES = 2  # of an address's MAC; after a single one, the address may have moved
+MIN_CHANGES = 2  # after a single change of its MAC address, an IP address may have moved
 Sighting = tuple[int, int]  # time in ns, MAC address
 
 

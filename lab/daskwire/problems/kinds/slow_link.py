@@ -16,7 +16,7 @@ from daskwire.problems.finding import COSTLY_S, DELAYS, Finding, Kind, is_cheap
 WINDOW_BYTES = 256 << 10  # a rate is measured over as much: more than a burst
 MIN_WINDOWS = 8
 FASTEST_BYTES_S = 12.5e9  # what one message sends at once seems to take no time
-SLOW_SHARE = 1 / 3  # of the other pairs' rate
+MAX_SLOW_SHARE = 1 / 3  # a slow link has less of the other pairs' rate
 EVEN_RATIO = 2.5  # 90th percentile by median of a rate that a link sets: two transfers share it at times
 EITHER, SENDING, RECEIVING = 0, 1, 2  # direction in which a node is slow; also its index in a pair
 
@@ -47,7 +47,8 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
     slow = {
         pair: reference
         for pair, reference in references.items()
-        if rates[pair].high <= EVEN_RATIO * rates[pair].median and rates[pair].high < SLOW_SHARE * reference
+        if rates[pair].high <= EVEN_RATIO * rates[pair].median
+        and rates[pair].high < MAX_SLOW_SHARE * reference
     }
     for direction in (SENDING, RECEIVING):
         for node in sorted({pair[direction] for pair in slow}):

@@ -9,7 +9,7 @@ from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.evidence.intervals import Interval, hull, overlap, seconds
 from daskwire.problems.finding import COSTLY_S, DELAYS, Finding, Kind, counted, is_cheap
 
-ANSWER_MS = 300.0  # until the scheduler answers a heartbeat
+MAX_ANSWER_MS = 300.0  # a later answer to a heartbeat waited for the event loop
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
@@ -18,7 +18,7 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
     groups: defaultdict[str, list[tuple[Interval, str]]] = defaultdict(list)
     columns = ("cluster", "worker", "time_ns", "answer_ms")
     for cluster, worker, time_ns, answer_ms in zip(*(beats[name] for name in columns), strict=True):
-        if answer_ms is not None and answer_ms > ANSWER_MS:
+        if answer_ms is not None and answer_ms > MAX_ANSWER_MS:
             wait = time_ns, time_ns + round(answer_ms * 1e6)
             if evidence.during_work(cluster, wait) and overlap(wait, evidence.stalls[worker]) < 0.5:
                 groups[cluster].append((wait, worker))
@@ -28,7 +28,7 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
         workers = len({worker for _, worker in late})
         what = (
             f"answered {counted(len(late), 'heartbeat')} of {counted(workers, 'worker')} after more than"
-            f" {ANSWER_MS:.0f} ms (up to {longest_ms:,.0f} ms)"
+            f" {MAX_ANSWER_MS:.0f} ms (up to {longest_ms:,.0f} ms)"
         )
         pair = cluster, evidence.capture.scheduler_names.get(cluster, ""), ""
         cost_s = seconds(waits)

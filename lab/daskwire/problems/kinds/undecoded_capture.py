@@ -10,7 +10,7 @@ from daskwire.problems.finding import Finding, Kind
 from daskwire.problems.kinds import incomplete_capture
 from daskwire.tables.summary import likely_tunnels, not_decoded
 
-SKIPPED_SHARE = 0.01  # of the packets
+SKIPPED_PACKET_SHARE = 0.01
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
@@ -27,7 +27,7 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
     if not capture.conversations:
         yield Finding(KIND, what, number=number)
     else:
-        is_note = number < SKIPPED_SHARE * capture.packets
+        is_note = number < SKIPPED_PACKET_SHARE * capture.packets
         yield Finding(incomplete_capture.KIND, f"not decoded: {what}", number=number, is_note=is_note)
 
 

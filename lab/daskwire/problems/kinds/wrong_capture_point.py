@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.finding import Finding, Kind
 
-UNSEEN_TRANSFERS = 3  # that workers report, and that the capture does not contain
+MIN_UNSEEN_TRANSFERS = 3  # workers report as many, and the capture contains none
 TRANSFER_OPS = {"get_data", "shuffle_receive"}
 CLIENT_OPS = {"update-graph", "update-graph-hlg", "key-in-memory"}
 
@@ -54,7 +54,7 @@ def _unseen_transfers(evidence: Evidence) -> str:
     schedulers = set(evidence.capture.scheduler_names.values())
     columns = zip(table["source"], table["destination"], table["kind"], strict=True)
     captured = sum(kind in TRANSFER_OPS and not schedulers & set(ends) for *ends, kind in columns)
-    if reported < UNSEEN_TRANSFERS or captured:
+    if reported < MIN_UNSEEN_TRANSFERS or captured:
         return ""
     return f"workers report {reported} tasks with transfers from other workers, of which none was captured"
 

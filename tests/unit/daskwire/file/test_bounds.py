@@ -63,7 +63,7 @@ def test_stored_keys_have_limited_length(read: Callable[..., Capture]) -> None:
 def test_lz4_block_above_the_limit_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"\x80\x00\x00\x00\x8fabcdefgh\x08\x00\x5d\x80abcdefgh"
     assert len(lz4.lz4_block(data)) == 128
-    monkeypatch.setattr(lz4, "LARGEST", 127)
+    monkeypatch.setattr(lz4, "MAX_MESSAGE_BYTES", 127)
     with pytest.raises(UndecodableError, match="impossible size"):
         lz4.lz4_block(data)
 

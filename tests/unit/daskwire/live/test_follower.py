@@ -80,7 +80,7 @@ def test_number_of_connections_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: str
 ) -> None:
     """A connection that stays active is followed, however many others come and go."""
-    monkeypatch.setattr("daskwire.live.follower.MOST_CONNECTIONS", 20)
+    monkeypatch.setattr("daskwire.live.follower.MAX_CONNECTIONS", 20)
     path, server = tmp_path / "growing.pcap", (network.format(9, 9), 8786)
     path.write_bytes(pcap([]))
     follower = Follower(path)

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from daskwire.live import metrics
 from daskwire.live.interface import Tcpdump
-from daskwire.live.monitor import MOST_NAMES, Monitor
+from daskwire.live.monitor import MAX_NAMES, Monitor
 from daskwire.live.recording import Recording
 from daskwire.terminal import live
 from daskwire.terminal.cli import wire
@@ -131,13 +131,13 @@ def test_problems_of_the_window_are_reported_and_forgotten(pipe: Pipe) -> None:
 
 def test_names_from_the_network_are_limited(pipe: Pipe) -> None:
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
-    talk.say(1, g3([{"op": f"op-{n}"} for n in range(MOST_NAMES + 10)]))
+    talk.say(1, g3([{"op": f"op-{n}"} for n in range(MAX_NAMES + 10)]))
     monitor = Monitor(pipe.recording, window_s=5, now=0.0)
     pipe.write(pcap(talk.packets))
     monitor.poll(1.0, final=True)
-    assert len(monitor.totals.ops) == MOST_NAMES
+    assert len(monitor.totals.ops) == MAX_NAMES
     text = metrics.exposition(monitor, 0)
-    assert text.count("daskwire_ops_total{") == metrics.MOST_SERIES
+    assert text.count("daskwire_ops_total{") == metrics.MAX_METRIC_SERIES
 
 
 def test_metrics_are_served_with_quoted_labels(pipe: Pipe) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from daskwire import open_capture
-from daskwire.tables.annotated import MOST_COMMENTS
+from daskwire.tables.annotated import MAX_PACKET_COMMENTS
 from daskwire.terminal.cli import wire
 from daskwire.terminal.wireshark import DISSECTOR
 
@@ -76,11 +76,11 @@ def test_comment_names_ops_keys_nodes_and_times(tmp_path: Path) -> None:
 
 def test_many_messages_in_one_packet_are_counted(tmp_path: Path) -> None:
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
-    talk.say(0, g3({"op": "x"}) * (MOST_COMMENTS + 3), mtu=1 << 15)
+    talk.say(0, g3({"op": "x"}) * (MAX_PACKET_COMMENTS + 3), mtu=1 << 15)
     (tmp_path / "in.pcap").write_bytes(pcap(talk.packets))
     export(tmp_path / "out.pcapng", str(tmp_path / "in.pcap"))
     comments = next(c for _, c in packets_with_comments(tmp_path / "out.pcapng") if len(c) > 1)
-    assert len(comments) == MOST_COMMENTS + 1
+    assert len(comments) == MAX_PACKET_COMMENTS + 1
     assert comments[-1] == "Dask: 3 more messages begin in this packet"
 
 
