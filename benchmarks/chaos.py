@@ -485,7 +485,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kills", type=int, default=60, help="number of kills (default %(default)s)")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no round after so long")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="begin no round so long after the first"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of commands, victims and moments")
     parser.add_argument(
         "--victims",
@@ -502,11 +504,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
         folder = (args.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        deadline_s = time.monotonic() + args.minutes * 60
-        sys.exit(1 if survive(folder, args.kills, deadline_s, args.seed, args.victims) else 0)
+        sys.exit(1 if survive(folder, args.kills, args.minutes * 60, args.seed, args.victims) else 0)
 
 
-def survive(folder: Path, count: int, deadline_s: float, seed: int, victims: Sequence[str]) -> bool:
+def survive(folder: Path, count: int, limit_s: float, seed: int, victims: Sequence[str]) -> bool:
     """Kill ``count`` processes. Return whether anything was wrong."""
     kills: list[Kill] = []
     left: list[str] = []
@@ -515,8 +516,9 @@ def survive(folder: Path, count: int, deadline_s: float, seed: int, victims: Seq
             stack.enter_context(file_system(folder / "disk"))
         bench = build(folder) if set(victims) - OF_A_CLUSTER else None
         cluster = RecordedCluster(folder / "cluster") if set(victims) & OF_A_CLUSTER else None
+        start_s = time.monotonic()
         for number, chance in enumerate(rounds(seed, victims), 1):
-            if len(kills) == count or time.monotonic() > deadline_s:
+            if len(kills) == count or time.monotonic() > start_s + limit_s:
                 break
             if cluster and chance.victim in OF_A_CLUSTER:
                 kill = cluster_round(cluster, chance)
