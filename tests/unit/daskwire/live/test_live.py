@@ -24,7 +24,7 @@ from rich.console import Console
 
 from tests.unit.daskwire.build import HELLO, Packet, Talk, g3, golden_bytes, packets_of, pcap, pcapng
 from tests.unit.daskwire.conftest import golden_capture
-from tests.unit.daskwire.net.test_tunnels import IPV4_ONLY, vxlan, wrapped
+from tests.unit.daskwire.net.packets.test_tunnels import IPV4_ONLY, vxlan, wrapped
 from tests.unit.daskwire.terminal.test_terminal import HOSTILE, harmless
 from tests.waiting import until
 

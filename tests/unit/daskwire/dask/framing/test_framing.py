@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from tests.unit.daskwire.build import ACK, HELLO, PSH, Talk, g1, g3
 
-STUDY = Path(__file__).parents[4] / "lab" / "dasklab" / "study_2019.json"
+STUDY = Path(__file__).parents[5] / "lab" / "dasklab" / "study_2019.json"
 Read = Callable[..., Capture]
 STUDY_REQUEST = bytes.fromhex(
     "02000000000000000000000000000000ff0000000000000085a26f70b06865617274626561745f776f726b6572a761646472657373b97463703a2f2f"

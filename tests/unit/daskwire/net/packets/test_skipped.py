@@ -12,7 +12,7 @@ from daskwire import Capture, rows, summarise
 from daskwire.terminal.cli import wire
 
 from tests.unit.daskwire.build import GOLDEN, Packet, block, golden_bytes, pcap, pcapng, small_talk
-from tests.unit.daskwire.net.test_tunnels import IPV4_ONLY, WAYS, ipv4, ipv6, udp, wrapped
+from tests.unit.daskwire.net.packets.test_tunnels import IPV4_ONLY, WAYS, ipv4, ipv6, udp, wrapped
 
 Read = Callable[..., Capture]
 BEATS = small_talk().packets

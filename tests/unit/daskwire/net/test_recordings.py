@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from tests.unit.daskwire.build import GOLDEN, Packet, golden_bytes, packets_of, pcap, pcapng
 from tests.unit.daskwire.conftest import golden_capture
 from tests.unit.daskwire.file.test_damage import messages
+from tests.unit.daskwire.net.packets.test_tunnels import vxlan, wrapped
 from tests.unit.daskwire.net.test_order import numberless
 from tests.unit.daskwire.net.test_translation import translated
-from tests.unit.daskwire.net.test_tunnels import vxlan, wrapped
 
 NAME = "g3-2026.8.0"
 PACKETS = [p for p in packets_of(golden_bytes(NAME)) if p[1][12:14] == b"\x08\x00"]  # no ARP
