@@ -34,11 +34,11 @@ from pathlib import Path
 import yaml
 from dasklab.console.trials.exit_status import ExitStatus
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
-from dasklab.model.files import Campaign, Result
+from dasklab.model.files import Campaign
 from dasklab.paths import SHARE as ROOT
 from dasklab.results import load
+from dasklab.results.run import Run
 from dasklab.results.statistics.answers import answers
-from dasklab.results.storage import store
 
 METRICS = ("compute_s", "transfer_mb")
 CONDITIONS = ("quiet", "neighbour")
@@ -125,7 +125,7 @@ class Tally:
     invalid: int = 0
 
     def add(self, run: Path) -> None:
-        statuses = [store.need(Result, trial).status for trial in store.finished(run)]
+        statuses = [trial.result.status for trial in Run(run).trials]
         self.trials += len(statuses)
         self.invalid += sum(status != "ok" for status in statuses)
         for answer in answers(load(run), METRICS).values():
@@ -148,7 +148,7 @@ def runs(folder: Path, condition: str) -> list[Path]:
 
 def is_complete(run: Path) -> bool:
     """Whether all trials of a run are finished."""
-    return len(store.finished(run)) == len(store.read_run(run).order)
+    return len(Run(run).trials) == len(Run(run).planned)
 
 
 def tally(folder: Path, condition: str) -> Tally:

@@ -39,6 +39,7 @@ from dasklab.breakdown.model.causes import (
     Bottleneck,
 )
 from dasklab.breakdown.show.explain import explain
+from dasklab.results.run import open_trial
 from namespace_cluster import Cluster, cluster, keep
 
 SLOW_WORKER = """
@@ -293,7 +294,9 @@ def _cap(nodes: Cluster, caps: dict[str, float]) -> None:
 
 def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
     """Run both sides and compare the first cause with the truth."""
-    old, new = (explain(trial(case, out / side, side == "new", runs)).summary for side in ("old", "new"))
+    old, new = (
+        explain(open_trial(trial(case, out / side, side == "new", runs))).summary for side in ("old", "new")
+    )
     difference = Difference(old, new)
     first, place, seconds = difference.ranked()[0]
     return {

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from dasklab.breakdown.show.explain import explain
+from dasklab.results.run import open_trial
 
 
 def clocks(trials: Iterable[Path]) -> None:
@@ -23,7 +24,7 @@ def clocks(trials: Iterable[Path]) -> None:
     offsets = [
         (trial, name, clock)
         for trial in trials
-        for name, clock in explain(trial).clocks.items()
+        for name, clock in explain(open_trial(trial)).clocks.items()
         if clock.pairs and np.isfinite(clock.half_s)
     ]
     for trial, name, clock in offsets:
@@ -45,7 +46,7 @@ def lifted(pairs: Iterable[tuple[Path, Path]]) -> None:
     """Print what the replay predicts without the network's time, and what the trial without a cap took."""
     errors = []
     for capped, free in pairs:
-        old, new = explain(capped).summary, explain(free).summary
+        old, new = explain(open_trial(capped)).summary, explain(open_trial(free)).summary
         assert old.replayed and new.replayed
         errors.append(old.replayed.without_wire_s / new.replayed.without_wire_s - 1)
         print(

@@ -30,6 +30,7 @@ import numpy as np
 from dask import delayed
 from dasklab.breakdown.show import pictures, wording
 from dasklab.breakdown.show.explain import Explained, explain
+from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster, wait
 
 MB = 1e6
@@ -237,7 +238,7 @@ def answer(name: str, folder: Path, rounds: int) -> None:
         ratio = f"x {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
         print(f"| {label} | {statistics.median(values):.2f} | {'' if label == first else ratio} |")
         number = values.index(statistics.median_low(values))
-        middle[label] = explain(folder / name / f"{label}-{number}")
+        middle[label] = explain(open_trial(folder / name / f"{label}-{number}"))
     for label, explained in middle.items():
         print(f"\n{label}: {wording.paragraph(explained.summary)}")
         print(*(f"- {advice}" for advice in explained.advice), sep="\n")

@@ -31,6 +31,7 @@ import numpy as np
 from dask import delayed
 from dasklab.breakdown.model.causes import Group, Kind
 from dasklab.breakdown.show.explain import explain
+from dasklab.results.run import open_trial
 from distributed import Client, Event, LocalCluster, Lock, Queue, Semaphore, get_client, wait, worker_client
 
 Act = Callable[[Client, LocalCluster, random.Random], None]
@@ -413,7 +414,7 @@ def judge(name: str, seed: int, folder: Path) -> dict[str, Any]:
         client.gather(spread(client, int, range(4)))
         with dasklab.record(client, folder) as run:
             case.act(client, cluster, random.Random(seed))
-    summary = explain(folder).summary
+    summary = explain(open_trial(folder)).summary
     ranked = [(bottleneck.name, place, round(s, 2)) for bottleneck, place, s in summary.ranked()]
     first = next(name for name, *_ in ranked if name != "cpu" or "cpu" in case.truth)
     starved_s = sum(s for name, _, s in ranked if name == "cpu")

@@ -26,7 +26,7 @@ from pathlib import Path
 import matplotlib as mpl
 from dasklab import records
 from dasklab.errors import LabError
-from dasklab.model.files import Outcome, Result
+from dasklab.model.files import Outcome
 from dasklab.model.number_format import format_number
 from dasklab.model.settings import Workload
 from dasklab.model.trial import RequestedTrial
@@ -36,7 +36,8 @@ from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.validation import replace_block
 from dasklab.predict.whatif import PAYLOAD, scenario
-from dasklab.results.storage import store
+from dasklab.results.run import Run, Trial
+from dasklab.results.storage import documents
 from dasklab.sim.scenario import Record, Scenario
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -236,8 +237,7 @@ class Comparison:
 
 def compare(run: Path, seeds: int) -> list[Comparison]:
     """Predict a run's valid trials with Dask's own scheduler from the one with the fewest workers."""
-    valid = [folder for folder in store.finished(run) if store.need(Result, folder).status == "ok"]
-    trials = {folder: store.need(RequestedTrial, folder) for folder in valid}
+    trials = {trial.folder: trial.requested for trial in Run(run).trials if trial.is_valid}
     folders = [
         folder
         for folder, trial in trials.items()
@@ -247,12 +247,12 @@ def compare(run: Path, seeds: int) -> list[Comparison]:
     fit = next((folder for folder in folders if records.recorded(folder)), None)
     if fit is None:
         raise LabError(f"{run}: no valid trial has records of Dask")
-    calibrations, settings = (calibrate(fit),), {"design": "light", "runs": 1, "warmups": 0}
+    calibrations, settings = (calibrate(Trial(fit)),), {"design": "light", "runs": 1, "warmups": 0}
     comparisons = []
     for folder in folders:
         trial = trials[folder]
         predicted, _ = prediction.predict("", trial, calibrations, settings, range(seeds))
-        measured_s = prediction.measured([folder]).mean_s
+        measured_s = prediction.measured([Trial(folder)]).mean_s
         comparisons.append(
             Comparison(trial.workload.name, trial.workers, measured_s, predicted.mean_s, folder == fit)
         )
@@ -361,7 +361,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help=f"write table and picture to {DOCUMENT.name}")
     args = parser.parse_args()
     args.cells.mkdir(parents=True, exist_ok=True)
-    trial, calibration = store.need(RequestedTrial, args.fit), calibrate(args.fit)
+    trial, calibration = documents.need(RequestedTrial, args.fit), calibrate(Trial(args.fit))
 
     def simulate_missing(cell: ScaleCell) -> None:
         if not (args.cells / cell.file).exists():

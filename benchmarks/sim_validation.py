@@ -49,9 +49,10 @@ from dasklab.predict.calibration import Calibration
 from dasklab.predict.sources import key, settings, sources
 from dasklab.predict.validation import HERE, Case, Validated, replace_block
 from dasklab.predict.whatif import scenario
+from dasklab.results.run import Run, Trial, open_trial
 from dasklab.results.statistics.inference import Values
 from dasklab.results.statistics.interval import Interval
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.sim.scenario import Scenario
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "results" / "simulation-validation.md"
@@ -78,7 +79,7 @@ class CalibratedTrials:
 
     @classmethod
     def of(cls, directories: list[Path]) -> CalibratedTrials:
-        explanations = [explain(directory) for directory in directories]
+        explanations = [explain(open_trial(directory)) for directory in directories]
         runs = [run for explanation in explanations for run in explanation.timed]
         threads = sum(runs[0].threads.values())
         computed_s = mean(float((run.tasks.stop - run.tasks.start).sum()) for run in runs)
@@ -87,17 +88,17 @@ class CalibratedTrials:
             for explanation in explanations
         ]
         return cls(
-            store.need(RequestedTrial, directories[0]),
-            tuple(calibrate(directory) for directory in directories),
+            documents.need(RequestedTrial, directories[0]),
+            tuple(calibrate(Trial(directory)) for directory in directories),
             mean(explanation.summary.makespan_s for explanation in explanations),
             computed_s / threads,
             mean(wire_s),
-            prediction.measured(directories).transfer_bytes,
+            prediction.measured(map(Trial, directories)).transfer_bytes,
         )
 
     def without(self, directory: Path) -> CalibratedTrials:
         """Leave out the calibration of one trial."""
-        name = store.need(RequestedTrial, directory).trial
+        name = documents.need(RequestedTrial, directory).trial
         others = tuple(calibration for calibration in self.calibrations if calibration.trial != name)
         return replace(self, calibrations=others)
 
@@ -150,7 +151,10 @@ class PredictedCell:
 
 def predict_cell(name: str, directories: list[Path], fit: CalibratedTrials, seeds: int) -> PredictedCell:
     """Predict trials of one setting and compare."""
-    trial, measured = store.need(RequestedTrial, directories[0]), prediction.measured(directories)
+    trial, measured = (
+        documents.need(RequestedTrial, directories[0]),
+        prediction.measured(map(Trial, directories)),
+    )
     predicted, _ = prediction.predict(trial.cell, trial, fit.calibrations, {}, range(seeds))
     changed = scenario(trial, fit.calibrations[0], seed=0)
     runs = np.concatenate([durations_s(directory) for directory in directories])
@@ -178,19 +182,19 @@ def predict_cell(name: str, directories: list[Path], fit: CalibratedTrials, seed
 
 def durations_s(directory: Path) -> Values:
     """Return the durations of a trial's timed runs."""
-    return np.array([run.duration_s for run in store.need(Timings, directory).timed])
+    return np.array([run.duration_s for run in documents.need(Timings, directory).timed])
 
 
 def by_setting(paths: list[Path]) -> Iterator[list[Path]]:
     """Yield the valid trials of runs and of named trials, those of one setting together."""
     folders: list[Path] = []
     for path in paths:
-        folders += store.finished(path) if (path / Campaign.FILE).exists() else [path]
+        folders += [trial.folder for trial in Run(path).trials] if (path / Campaign.FILE).exists() else [path]
     equal: dict[str, list[Path]] = {}
     for folder in folders:
-        result = store.read(Result, folder)
+        result = documents.read(Result, folder)
         if (result is None or result.status == "ok") and (folder / Timings.FILE).exists():
-            equal.setdefault(json.dumps(settings(store.need(RequestedTrial, folder))), []).append(folder)
+            equal.setdefault(json.dumps(settings(documents.need(RequestedTrial, folder))), []).append(folder)
     yield from equal.values()
 
 
@@ -264,8 +268,8 @@ def fit_workloads(paths: list[Path]) -> tuple[dict[str, list[Path]], dict[str, C
     """Return by workload the trials that are fitted on, and the fit or why there is none."""
     origins: dict[str, list[Path]] = {}
     for path in paths:
-        for workload, folders in sources(path).items():
-            origins.setdefault(workload, []).extend(folders)
+        for workload, trials in sources(Run(path)).items():
+            origins.setdefault(workload, []).extend(trial.folder for trial in trials)
     fits: dict[str, CalibratedTrials | LabError] = {}
     for workload, folders in origins.items():
         try:
@@ -279,7 +283,7 @@ def predict_cells(fit: list[Path], paths: list[Path], seeds: int, own: bool) -> 
     """Yield the predicted cells; for a cell that cannot be predicted, its row of the table."""
     origins, fits = fit_workloads(fit)
     for folders in to_predict(origins, paths, own):
-        trial = store.need(RequestedTrial, folders[0])
+        trial = documents.need(RequestedTrial, folders[0])
         try:
             fitted = fits.get(key(trial.workload), LabError("no fit of its workload"))
             if isinstance(fitted, LabError):
@@ -289,7 +293,7 @@ def predict_cells(fit: list[Path], paths: list[Path], seeds: int, own: bool) -> 
             else:
                 yield predict_cell(trial.cell, folders, fitted, seeds)
         except LabError as error:
-            mean_s = prediction.measured(folders).mean_s
+            mean_s = prediction.measured(map(Trial, folders)).mean_s
             yield f"| {trial.cell} | {mean_s:.2f} | not predicted: {error.message} ||||||"
 
 
@@ -324,7 +328,7 @@ def main() -> None:
     if cells:
         print(f"\n{summary(cells)}")
     if args.keep:
-        store.write(HERE, Validated(cases=tuple(cell.case for cell in cells)))
+        documents.write(HERE, Validated(cases=tuple(cell.case for cell in cells)))
         text = replace_block(DOCUMENT.read_text(), Path(__file__).name, table(cells, missing))
         DOCUMENT.write_text(text)
     if args.json:

@@ -17,9 +17,9 @@ from dasklab.model.metric import METRICS
 from dasklab.model.number_format import UNKNOWN
 from dasklab.report.levels import cell_label, level_words
 from dasklab.results import pack
+from dasklab.results.run import Run, open_run
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import format_interval
-from dasklab.results.storage import store
 from dasklab.results.table import table
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -41,7 +41,7 @@ def write_reports(app: Sphinx) -> None:
         folder = Path(app.outdir, WRITTEN, stored.stem)
         first = folder / "report.html"
         if not first.exists() or first.stat().st_mtime < max(program, stored.stat().st_mtime):
-            report.write([pack.unpack(stored)], folder)
+            report.write([Run(pack.unpack(stored))], folder)
 
 
 class Report(SphinxDirective):
@@ -84,14 +84,13 @@ class Cells(SphinxDirective):
         """Return the nodes."""
         stored = STORED / f"{self.arguments[0]}.zip"
         self.env.note_dependency(str(stored))
-        return self.parse_text_to_nodes(_cells(pack.unpack(stored)))
+        return self.parse_text_to_nodes(_cells(open_run(stored)))
 
 
-def _cells(run: Path) -> str:
+def _cells(run: Run) -> str:
     """Return the table in Markdown."""
-    experiment = store.read_run(run).experiment
-    words = level_words(experiment["factors"])
-    measured = [answer for answer in answers(table(run), list(experiment["metrics"])).values() if answer]
+    words = level_words(run.document.experiment["factors"])
+    measured = [answer for answer in answers(table(run), run.metrics).values() if answer]
     rows: dict[str, dict[str, str]] = {}
     for answer in measured:
         metric = METRICS[answer.metric]

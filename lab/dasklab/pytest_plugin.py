@@ -94,13 +94,14 @@ class Checker:
         from dasklab.breakdown.show.check import Verdict, compare
         from dasklab.breakdown.show.explain import explain
         from dasklab.errors import LabError
+        from dasklab.results.run import open_trial
 
         old = sorted(path for path in self.baseline.iterdir() if path.is_dir())
         try:
-            before = [explain(path) for path in old]
+            before = [explain(open_trial(path)) for path in old]
         except LabError as error:
             pytest.fail(f"the baseline cannot be read: {error}; {UPDATE}", pytrace=False)
-        result = compare([explain(path) for path in records], before, self.limit_pct, UPDATE)
+        result = compare([explain(open_trial(path)) for path in records], before, self.limit_pct, UPDATE)
         if result.verdict is Verdict.SLOWER:
             pytest.fail(str(result), pytrace=False)
         if result.verdict is Verdict.CANNOT_DECIDE:

@@ -19,7 +19,7 @@ import yaml
 from dasklab.model.order import LabHost, Orders
 from dasklab.model.trial import RequestedTrial
 from dasklab.paths import SHARE as ROOT
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.running.orders import orders
 
 HOSTS = ("client", "scheduler", "worker-1", "worker-2", "worker-3")
@@ -186,14 +186,14 @@ class DryLab:
     def request(self, trial: RequestedTrial) -> None:
         """Write a trial and its orders."""
         (self.trial / "collected").mkdir(parents=True, exist_ok=True)
-        store.write(self.trial, trial)
+        documents.write(self.trial, trial)
         hosts = {
             name: LabHost.model_validate(
                 {"role": ROLES[name], "address": address, "scheduler_address": ADDRESSES["scheduler"]}
             )
             for name, address in ADDRESSES.items()
         }
-        store.write(self.trial, Orders(trial=orders(trial, hosts)))
+        documents.write(self.trial, Orders(trial=orders(trial, hosts)))
 
     def fail(self, host: str, step: str, message: str, status: int = 1) -> None:
         """Let a step of a host fail."""

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab.breakdown.show.explain import explain
 from dasklab.cli import main
+from dasklab.results.run import open_trial
 from distributed import Client, Event, LocalCluster, Lock, wait
 
 LOCAL = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
@@ -108,7 +109,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 def advice(client: Client, act: Act, folder: Path) -> dict[str, str]:
     with dasklab.record(client, folder):
         act(client)
-    return {piece.rule.title: str(piece) for piece in explain(folder).advice}
+    return {piece.rule.title: str(piece) for piece in explain(open_trial(folder)).advice}
 
 
 @pytest.mark.parametrize("act", PROVOKED, ids=lambda act: act.__name__)

@@ -24,7 +24,8 @@ from dasklab.errors import LabError
 from dasklab.model.files import Records, Timings
 from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.schema import TABLES
-from dasklab.results.storage import store
+from dasklab.results.run import open_trial
+from dasklab.results.storage import documents
 
 from tests.perfetto_trace import Trace
 from tests.ports import free_port
@@ -72,8 +73,8 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             process.kill()
             process.wait()
     said = json.loads(done.stdout)
-    store.write(folder, Records(records=said.pop("records")))
-    store.write(folder, Timings.model_validate(said))
+    documents.write(folder, Records(records=said.pop("records")))
+    documents.write(folder, Timings.model_validate(said))
     yield folder
 
 
@@ -84,7 +85,7 @@ def frames(trial: Path) -> records.Frames:
 
 @pytest.fixture(scope="module")
 def explained(trial: Path) -> Explained:
-    return explain(trial)
+    return explain(open_trial(trial))
 
 
 def test_every_table_has_its_columns(frames: records.Frames) -> None:

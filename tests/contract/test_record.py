@@ -24,6 +24,7 @@ from dasklab.breakdown.show.explain import explain
 from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.records.document import RECORD, Record, read_document
+from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster, Worker
 
 from tests.ports import free_port
@@ -124,7 +125,7 @@ def test_connections_that_were_open_are_recorded(client: Client, tmp_path: Path)
     assert len(tasks) == 31
     assert tasks[STAGES].notna().all(axis=None)
     assert set(tasks.worker) == {"worker-0", "worker-1"}
-    summary = explain(tmp_path / "run").summary
+    summary = explain(open_trial(tmp_path / "run")).summary
     for cells in (summary.breakdown, summary.path, summary.bottlenecks):
         assert sum(cells.values()) == pytest.approx(summary.makespan_s, rel=1e-3)
 
@@ -440,7 +441,7 @@ def test_operations_are_told_apart(client: Client, tmp_path: Path) -> None:
         time.sleep(0.6)
         with distributed.span("second"):
             client.submit(inc, 1, pure=False).result()
-    explained = explain(tmp_path / "run")
+    explained = explain(open_trial(tmp_path / "run"))
     first, second, third = explained.operations
     assert [first.tasks, second.tasks, third.tasks] == [10, 1, 1]
     assert "client.map(inc, range(number)" in first.title
@@ -497,7 +498,7 @@ def test_a_worker_that_dies_keeps_the_rest(tmp_path: Path) -> None:
     finished = tasks[tasks.status == "OK"]  # the dead worker's attempts were released
     assert len(finished) >= 120
     assert finished.start_s.notna().all()
-    assert explain(tmp_path / "run").summary.makespan_s > 0
+    assert explain(open_trial(tmp_path / "run")).summary.makespan_s > 0
 
 
 def test_a_cluster_that_is_gone_keeps_what_was_fetched(
@@ -638,7 +639,7 @@ def test_clocks_are_bounded_by_messages_and_visits(client: Client, tmp_path: Pat
     with dasklab.record(client, tmp_path / "run"):
         total(client)
         time.sleep(1.2)
-    clocks = explain(tmp_path / "run").clocks
+    clocks = explain(open_trial(tmp_path / "run")).clocks
     assert set(clocks) == {"client", "scheduler", "worker-0", "worker-1"}
     for node, clock in clocks.items():  # one machine: all clocks are one
         assert clock.low_s <= 0.001 and clock.high_s >= -0.001, node

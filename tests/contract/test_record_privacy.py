@@ -18,6 +18,7 @@ from dasklab.cli import main
 from dasklab.records import anonymize, chunks
 from dasklab.records.document import RECORD, Record
 from dasklab.results import pack
+from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster
 
 MARKER = "vexillum"  # in any case, in whatever the user names
@@ -177,7 +178,7 @@ def test_a_record_that_exists_is_packed_as_if_recorded_so(
         assert MARKER.encode() not in file.read_bytes()
     assert found(given, "vexillum_program.py", Path(__file__).name, ".py:") == set()
     assert sorted(path.name for path in given.iterdir()) == [RECORD, Record.FILE]
-    before, after = explain(plain), explain(given)
+    before, after = explain(open_trial(plain)), explain(open_trial(given))
     assert after.summary.breakdown == pytest.approx(before.summary.breakdown, abs=1e-6)
     assert after.summary.bottlenecks == pytest.approx(before.summary.bottlenecks, abs=1e-6)
     assert [operation.tasks for operation in after.operations] == [o.tasks for o in before.operations]

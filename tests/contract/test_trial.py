@@ -14,7 +14,7 @@ from dasklab.model import experiment
 from dasklab.model.files import Failed
 from dasklab.model.nic import NicSettings
 from dasklab.model.trial import RequestedTrial
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.running import collect
 from dasklab.running.trials import plan
 
@@ -126,8 +126,8 @@ def test_failure_survives_being_stored(lab: DryLab) -> None:
     lab.play_trial()
     failed = collect.failure(lab.trial)
     assert failed is not None
-    store.write(lab.trial, failed)
-    assert store.read(Failed, lab.trial) == failed
+    documents.write(lab.trial, failed)
+    assert documents.read(Failed, lab.trial) == failed
 
 
 def test_started_machines_are_waited_for_and_new_ones_configured(lab: DryLab) -> None:

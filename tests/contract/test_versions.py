@@ -18,7 +18,7 @@ from dasklab.breakdown.show.explain import explain
 from dasklab.errors import LabError
 from dasklab.model.files import Records, Timings
 from dasklab.model.packages import OLDEST
-from dasklab.results.storage import store
+from dasklab.results.run import Trial, open_trial
 from jinja2 import Environment, StrictUndefined
 
 from tests.contract.test_variants import DASK, PATIENCE_S, Host
@@ -90,8 +90,8 @@ def test_every_process_uses_the_requested_version(documents: Any) -> None:
 def test_records_of_another_version_are_explained(documents: Any) -> None:
     folder, by_workload = documents
     document = dict(by_workload["array_study"])
-    store.write(folder, Records(records=document.pop("records")))
-    store.write(folder, Timings.model_validate(document))
+    Trial(folder).write(Records(records=document.pop("records")))
+    Trial(folder).write(Timings.model_validate(document))
     frames = records.load(folder)
     tasks = frames["tasks"]
     stages = ["decided_s", "sent_s", "arrived_s", "executing_s", "start_s", "stop_s", "done_s", "reported_s"]
@@ -99,7 +99,7 @@ def test_records_of_another_version_are_explained(documents: Any) -> None:
     assert tasks[stages].notna().all(axis=None)
     assert (frames["fetches"].status == "OK").any()
     assert frames["runs"].lost.eq(0).all()
-    explained = explain(folder)
+    explained = explain(open_trial(folder))
     assert explained.summary.by_cause[COMPUTE] > 0
     assert sum(explained.summary.breakdown.values()) == pytest.approx(explained.summary.makespan_s, rel=1e-3)
 

@@ -59,9 +59,10 @@ def check(
     from dasklab.breakdown.show import check as checking
     from dasklab.breakdown.show.explain import explain
     from dasklab.model.json_output import to_json
+    from dasklab.results.run import open_trial
 
     try:
-        records = [explain(path) for path in (*new, *old)]
+        records = [explain(open_trial(path)) for path in (*new, *old)]
     except (LabError, OSError) as error:
         raise UnreadableRecordError(str(error)) from None
     remedy = None if allow_different_work else "--allow-different-work compares them all the same"

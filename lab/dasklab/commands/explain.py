@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dasklab.breakdown.answers.advice.rules import Advice
     from dasklab.breakdown.answers.summary import Difference, Summary
     from dasklab.breakdown.show.explain import Explained
+    from dasklab.results.run import Run
 
 FOLDER = RunPath(file_okay=False)
 
@@ -67,19 +68,21 @@ def explain(
     in it run.zip/1-01-baseline.
     """
     from dasklab.breakdown.show import explain
+    from dasklab.results.run import open_run, open_trial
 
-    if explain.is_run(first):
-        _explain_run(first, captured, as_json)
+    run = open_run(first)
+    if run.is_experiment:
+        _explain_run(run, captured, as_json)
         return
-    trial = explain.explain(first, captured)
+    trial = explain.explain(run.single, captured)
     if operation is not None:
         trial = trial.only(operation)
     if second is not None:
-        _print_trials(trial, explain.explain(second, captured), as_json)
+        _print_trials(trial, explain.explain(open_trial(second), captured), as_json)
         return
     if trial.gap and not as_json:
         click.echo(f"{trial.gap}\n")
-    _print_summary(trial.summary, first.name, as_json, trial.advice, _completeness(trial))
+    _print_summary(trial.summary, run.name, as_json, trial.advice, _completeness(trial))
     _print_operations(trial, as_json)
     if not as_json:
         _print_details(trial)
@@ -94,12 +97,10 @@ def _print_trials(old: Explained, new: Explained, as_json: bool) -> None:
     """Print what the second of two trials, or records, spends more than the first."""
     for trial in (old, new):
         if trial.gap and not as_json:
-            click.echo(f"{trial.directory.name}: {trial.gap}")
+            click.echo(f"{trial.trial.name}: {trial.gap}")
     completeness = {"before": _completeness(old), "after": _completeness(new)}
     is_record = all(completeness.values())
-    _print_difference(
-        old.summary, new.summary, new.directory.name, as_json, completeness if is_record else {}
-    )
+    _print_difference(old.summary, new.summary, new.trial.name, as_json, completeness if is_record else {})
     if not as_json:
         _draw(new, old)
 
@@ -112,13 +113,13 @@ def _completeness(trial: Explained) -> dict[str, Any]:
     return {"complete": document.complete, "complete_until": document.complete_until}
 
 
-def _explain_run(run: Path, captured: bool, as_json: bool) -> None:
+def _explain_run(run: Run, captured: bool, as_json: bool) -> None:
     """Print the baseline's time breakdown, and what each other cell spends more."""
     from dasklab.breakdown.show import explain
 
     cells = explain.cells(run, captured)
     if not cells:
-        raise LabError(f"{run}: no Dask records were found for its baseline")
+        raise LabError(f"{run.folder}: no Dask records were found for its baseline")
     base, *others = cells
     _print_summary(cells[base], base, as_json)
     verdicts = {} if as_json else _verdicts(run, others)
@@ -177,15 +178,13 @@ def _print_difference(
     print_table(wording.DIFFERENCE_HEAD, wording.difference_rows(change))
 
 
-def _verdicts(run: Path, cells: list[str]) -> dict[str, str]:
+def _verdicts(run: Run, cells: list[str]) -> dict[str, str]:
     """Say for each cell whether its time differs from the baseline's by more than chance explains."""
-    from dasklab.results import load
     from dasklab.results.statistics import reasons
     from dasklab.results.statistics.answers import answers
-    from dasklab.results.storage import store
+    from dasklab.results.table import table
 
-    metrics = list(store.read_run(run).experiment["metrics"])
-    time = answers(load(run), metrics).get("compute_s")
+    time = answers(table(run), run.metrics).get("compute_s")
     sentences = {name: reasons.verdict(time, name) for name in cells}
     return {name: sentence for name, sentence in sentences.items() if sentence}
 
@@ -231,14 +230,14 @@ def _draw(trial: Explained, base: Explained | None = None) -> None:
     trials = [item for item in (base, trial) if item and item.timed]
     if not trials:
         return
-    stem = cached.writable(trial.directory) / ("explain-capture" if trial.captured else "explain")
+    stem = cached.writable(trial.trial.folder) / ("explain-capture" if trial.captured else "explain")
     if base:  # a level may have a dot in it, which does not start a suffix
-        stem = stem.with_name(f"{stem.name}-beside-{base.directory.name.replace('.', '_')}")
+        stem = stem.with_name(f"{stem.name}-beside-{base.trial.name.replace('.', '_')}")
 
     def draw() -> Figure:
         from dasklab.breakdown.show import pictures
 
-        return pictures.threads({item.directory.name: item.median_repeat for item in trials})
+        return pictures.threads({item.trial.name: item.median_repeat for item in trials})
 
     save_picture("Threads over time", draw, stem)
 
@@ -254,12 +253,12 @@ def _write_profile(trial: Explained, path: Path) -> None:
     from dasklab import atomic, records
     from dasklab.records.speedscope import speedscope
 
-    stacks = records.load(trial.directory, trial.captured)["profiles"]
+    stacks = records.load(trial.trial.folder, trial.captured)["profiles"]
     timed = stacks[stacks.run.isin([run.number for run in trial.timed])]
     if timed.empty:
         setting = "dask: {distributed: {worker: {profile: {enabled: true}}}}"
-        raise LabError(f"{trial.directory}: Dask's profile was off", f"in the experiment: {setting}")
-    atomic.write_text(path, json.dumps(speedscope(timed, trial.directory.name)))
+        raise LabError(f"{trial.trial.folder}: Dask's profile was off", f"in the experiment: {setting}")
+    atomic.write_text(path, json.dumps(speedscope(timed, trial.trial.name)))
     click.echo(f"For speedscope.app: {path}")
 
 

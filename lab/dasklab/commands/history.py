@@ -37,10 +37,10 @@ def history(context: click.Context, root: Path, as_json: bool) -> None:
 def add(file: Path, runs: tuple[Path, ...]) -> None:
     """Add the valid samples of RUNs to the history, with the version of Dask that they ran with."""
     from dasklab.results.history import history as table
-    from dasklab.results.storage import store
+    from dasklab.results.run import find_runs
 
-    for run in (run for path in runs for run in store.find(path)):
-        click.echo(f"{run}: {table.add(file, run)} samples added to {file}")
+    for run in (run for path in runs for run in find_runs(path)):
+        click.echo(f"{run.folder}: {table.add(file, run)} samples added to {file}")
 
 
 @history.command()

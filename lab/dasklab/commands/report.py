@@ -34,15 +34,15 @@ def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None
     if output and single_file:
         raise click.UsageError("--single-file writes no folder; leave --output out")
     from dasklab.report import write, write_single_file
-    from dasklab.results.storage import store
+    from dasklab.results.run import find_runs
 
-    directories = [run for path in runs for run in store.find(path)]
+    found = [run for path in runs for run in find_runs(path)]
     with working() as tell:
         if single_file:
-            first_page = write_single_file(directories, single_file, tell)
+            first_page = write_single_file(found, single_file, tell)
         else:
             folder = output or _beside(runs[0])
-            first_page = write(directories, folder, tell)
+            first_page = write(found, folder, tell)
     click.echo(first_page)
 
 

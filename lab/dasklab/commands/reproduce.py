@@ -17,7 +17,7 @@ from dasklab.errors import LabError, did_you_mean
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
-    from dasklab.model.files import Campaign
+    from dasklab.results.run import Run
 
 HEADS = ("trial", "value", "old", "new", "")
 
@@ -48,65 +48,66 @@ def reproduce(
     dasklab reproduce RUN fault=kill --simulate    simulate a measured cell with the costs measured in RUN
     """
     from dasklab.console.trials.outcome import exit_status
-    from dasklab.model.files import Result
-    from dasklab.results.storage import store
+    from dasklab.results.run import open_run
 
-    stored = store.read_run(old)
-    finished_cells = dict.fromkeys(store.need(Result, trial).cell for trial in store.finished(old))
+    stored = open_run(old)
+    finished_cells = dict.fromkeys(trial.result.cell for trial in stored.trials)
     if cell not in finished_cells:
         allowed = f"{'; '.join(finished_cells) or 'none'}{did_you_mean(cell, finished_cells)}"
         raise LabError(f"{old}: no finished trial of a cell {cell!r}; allowed: {allowed}")
-    require_trust(workloads_of(store.experiment(stored)), old, trusted=trusted)
+    require_trust(workloads_of(stored.experiment), old, trusted=trusted)
     if simulate is None:
-        simulate = stored.setup.simulated is not None
+        simulate = stored.simulated is not None
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        new = _simulate(old, stored, cell, root) if simulate else _measure(stored, cell, root, inventory)
+        folder = _simulate(stored, cell, root) if simulate else _measure(stored, cell, root, inventory)
+    new = open_run(folder)
     if as_json:
-        _print_json(old, new, cell)
+        _print_json(stored, new, cell)
     else:
-        _print_comparison(old, new, cell)
+        _print_comparison(stored, new, cell)
     sys.exit(exit_status(new))
 
 
-def _measure(stored: Campaign, cell: str, root: Path, inventory: Path) -> Path:
+def _measure(stored: Run, cell: str, root: Path, inventory: Path) -> Path:
     from dasklab.console.lab.target import open_running
     from dasklab.console.trials import progress
-    from dasklab.results.storage import store
 
     open_running(inventory)
-    content = store.experiment(stored)
+    document = stored.document
     return progress.start(
-        inventory, root, stored.name, content, quick=stored.quick, seed=stored.seed, only=cell
+        *(inventory, root, document.name, stored.experiment),
+        quick=document.quick,
+        seed=document.seed,
+        only=cell,
     )
 
 
-def _simulate(old: Path, stored: Campaign, cell: str, root: Path) -> Path:
+def _simulate(stored: Run, cell: str, root: Path) -> Path:
     from dasklab.console.trials.simulated import Calibrated
     from dasklab.predict.simulated_lab import Calibrations
-    from dasklab.results.storage import store
 
-    content = store.experiment(stored)
-    if stored.setup.simulated:
-        calibrated = Calibrated(store.need(Calibrations, old), stored.setup)
+    document, content = stored.document, stored.experiment
+    if stored.simulated:
+        calibrated = Calibrated(stored.need(Calibrations), stored.setup)
     else:
-        calibrated = Calibrated.from_measured(old, content, SEEDS)
-    return calibrated.start(root, stored.name, content, quick=stored.quick, seed=stored.seed, only=cell)
+        calibrated = Calibrated.from_measured(stored, content, SEEDS)
+    return calibrated.start(root, document.name, content, quick=document.quick, seed=document.seed, only=cell)
 
 
-def _print_json(old: Path, new: Path, cell: str) -> None:
+def _print_json(old: Run, new: Run, cell: str) -> None:
     from dasklab.model.json_output import to_json
     from dasklab.results.statistics.reproduction import Reproduced
 
     click.echo(to_json(Reproduced.of(old, new, cell), Reproduced))
 
 
-def _print_comparison(old: Path, new: Path, cell: str) -> None:
+def _print_comparison(old: Run, new: Run, cell: str) -> None:
     """Print each trial of the cell from both runs, and whether they agree."""
     from dasklab.results.statistics import identity, reproduction
 
     rows = reproduction.rows(old, new, cell)
     click.echo()
-    print_table(HEADS, [row.columns for row in rows], title=f"{cell}: {old} and {new}")
+    print_table(HEADS, [row.columns for row in rows], title=f"{cell}: {old.folder} and {new.folder}")
     if identity.simulated_from(old) and identity.simulated_from(new):
         same = all(row.same for row in rows)
         click.echo(

@@ -43,8 +43,10 @@ def results(context: click.Context, root: Path, as_json: bool) -> None:
 def show(run: Path, as_json: bool) -> None:
     """Print each cell of RUN compared with the baseline, with intervals."""
     from dasklab.console import tables
+    from dasklab.results.run import open_run
 
-    tables.print_run_as_json(run) if as_json else tables.show_run(run)
+    opened = open_run(run)
+    tables.print_run_as_json(opened) if as_json else tables.show_run(opened)
 
 
 @results.command()
@@ -55,8 +57,9 @@ def show(run: Path, as_json: bool) -> None:
 def compare(old: Path, new: Path, anyway: bool, as_json: bool) -> None:
     """Compare the cells that OLD and NEW have in common."""
     from dasklab.console import tables
+    from dasklab.results.run import open_run
 
-    tables.show_changes(old, new, anyway, as_json)
+    tables.show_changes(open_run(old), open_run(new), anyway, as_json)
 
 
 @results.command()
@@ -83,14 +86,15 @@ def pack(run: Path, output: Path | None, hash_keys: bool, no_code: bool) -> None
     the file; what is computed again from the rest, such as a report, is not. To give a record away,
     --hash-keys and --no-code leave out what it says of your code, as recording with these options does.
     """
-    from dasklab.breakdown.show.explain import is_run
     from dasklab.records.anonymize import anonymize
     from dasklab.records.read import is_record
     from dasklab.results import pack as packing
+    from dasklab.results.run import open_run
 
-    if not is_run(run) and not is_record(run):
+    is_experiment = open_run(run).is_experiment
+    if not is_experiment and not is_record(run):
         raise LabError(f"{run}: this is neither a run nor a record", "to list runs: dasklab results")
-    name = (f"{run.parent.name}-{run.name}" if is_run(run) else run.name) + packing.SUFFIX
+    name = (f"{run.parent.name}-{run.name}" if is_experiment else run.name) + packing.SUFFIX
     folder = Path.cwd() if output is None else output
     file = folder / name if folder.is_dir() else folder
     file = OutputFile().convert(file, None, None)

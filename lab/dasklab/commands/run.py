@@ -155,8 +155,9 @@ def run(
             )
     if directory:
         from dasklab.console.trials.outcome import exit_status
+        from dasklab.results.run import open_run
 
-        sys.exit(exit_status(directory))
+        sys.exit(exit_status(open_run(directory)))
 
 
 class RunOptions(TypedDict):
@@ -200,11 +201,11 @@ def _resume(
     from dasklab.console.lab.target import open_running
     from dasklab.console.trials import progress, simulated
     from dasklab.machines.inventory.variables import open_lab
-    from dasklab.results.storage import store
+    from dasklab.results.run import open_run
     from dasklab.running import driver, more_blocks
     from dasklab.running.setup import setup_of
 
-    is_simulated = store.read_run(directory).setup.simulated is not None
+    is_simulated = open_run(directory).simulated is not None
     if is_simulated and until is not None:
         raise click.UsageError("--until is for measured runs; for a simulation use --blocks")
     setup = None if is_simulated else setup_of((open_lab if dry_run else open_running)(inventory))
@@ -260,8 +261,9 @@ def _simulate(
     source: Path, seeds: int, root: Path, name: str, content: Experiment, dry_run: bool, options: RunOptions
 ) -> Path | None:
     from dasklab.console.trials.simulated import Calibrated
+    from dasklab.results.run import open_run
 
-    calibrated = Calibrated.from_measured(source, content, seeds)
+    calibrated = Calibrated.from_measured(open_run(source), content, seeds)
     if dry_run:
         _dry_run(name, content, calibrated.setup, options)
         return None

@@ -44,37 +44,35 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
     For a RUN, its baseline and null trials are used. If other trials of the run differ from them in the rate
     or the number of workers alone, the measured effect is printed as well.
     """
-    from dasklab.model.trial import RequestedTrial
     from dasklab.predict.calibrate import calibrations_of
     from dasklab.predict.sensitivity import analyze, changes, measured_times
     from dasklab.predict.sources import baseline
     from dasklab.results import cached
-    from dasklab.results.storage import store
+    from dasklab.results.run import Run, open_run
 
-    directories = baseline(path)
-    require_trust(
-        (store.need(RequestedTrial, folder).workload for folder in directories), path, trusted=trusted
-    )
-    directory, calibrations = directories[0], calibrations_of(directories)
-    trial = store.need(RequestedTrial, directory)
+    run = open_run(path)
+    equal_trials = baseline(run)
+    require_trust((stored.requested.workload for stored in equal_trials), path, trusted=trusted)
+    calibrations = calibrations_of(equal_trials)
+    trial, folder = equal_trials[0].requested, equal_trials[0].folder
     number, total = count(1), seeds * len(changes(trial, calibrations))
 
     def report(outcome: Outcome) -> None:
         click.echo(f"  simulated {next(number)} of {total}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
-    measured = measured_times(directory.parent, trial)
+    measured = measured_times(run if run.is_experiment else Run(folder.parent), trial)
     sensitivities = analyze(trial, calibrations, range(seeds), measured, report)
     if as_json:
         click.echo(json.dumps(asdict(sensitivities) | {"knee_mbit": sensitivities.knee_mbit}))
         return
-    _print(sensitivities, directory)
+    _print(sensitivities, folder)
 
     def draw() -> Figure:
         from dasklab.predict import pictures
 
         return pictures.draw(sensitivities)
 
-    save_picture("Picture", draw, cached.writable(directory) / "sensitivity")
+    save_picture("Picture", draw, cached.writable(folder) / "sensitivity")
 
 
 def _print(sensitivities: Sensitivities, directory: Path) -> None:

@@ -66,24 +66,21 @@ def whatif(
     workers, threads, cores, cores_each, racks, rtt_ms, rtt_times, rate_times, queue_bytes, scheduler_speed,
     worker_speed.
     """
-    from dasklab.model.trial import RequestedTrial
     from dasklab.predict import prediction
     from dasklab.predict.calibrate import calibrations_of
     from dasklab.predict.sources import baseline
     from dasklab.predict.validation import Validated
     from dasklab.predict.whatif import check, parse, scenario
-    from dasklab.results.storage import store
+    from dasklab.results.run import open_run
 
-    directories = baseline(path)
-    trial, changes = store.need(RequestedTrial, directories[0]), parse(assignments)
-    require_trust(
-        (store.need(RequestedTrial, folder).workload for folder in directories), path, trusted=trusted
-    )
+    measured_trials = baseline(open_run(path))
+    trial, changes = measured_trials[0].requested, parse(assignments)
+    require_trust((stored.requested.workload for stored in measured_trials), path, trusted=trusted)
     check(trial, changes)  # before the calibration, which takes long
-    calibrations = calibrations_of(directories, file)
+    calibrations = calibrations_of(measured_trials, file)
     changed = scenario(trial, calibrations[0], changes, seed=0)
     outside = list(Validated.read().outside(changed))
-    rows, unknown = [prediction.measured(directories)], dict[str, None]()
+    rows, unknown = [prediction.measured(measured_trials)], dict[str, None]()
     changes_by_row: dict[str, dict[str, Any]] = {"simulated, unchanged": {}}
     if changes:
         changes_by_row[f"simulated, {', '.join(assignments)}"] = changes

@@ -66,16 +66,13 @@ class RunPath(UserPath):
         super().__init__(exists=True, file_okay=file_okay)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from dasklab.results.pack import is_packed, unpack
+        from dasklab.results.pack import folder_of
 
-        path = Path(value).absolute()
         try:
-            for file in (path, *path.parents):
-                if is_packed(file):
-                    return super().convert(unpack(file) / path.relative_to(file), param, ctx)
+            folder = folder_of(Path(value).absolute())
         except LabError as error:
             self.fail(str(error), param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(folder, param, ctx)
 
 
 def why_unwritable(folder: Path) -> str | None:

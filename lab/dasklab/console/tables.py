@@ -13,18 +13,16 @@ import click
 from pydantic import ConfigDict, Field
 
 from dasklab.model import cells
-from dasklab.model.files import Result
 from dasklab.model.json_output import CONFIG, Number, to_json
 from dasklab.model.metric import METRICS
-from dasklab.model.trial import RequestedTrial
 from dasklab.results import load
+from dasklab.results.run import Run, find_runs
 from dasklab.results.statistics import compare, identity, reasons
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import Interval, format_interval
 from dasklab.results.statistics.typical import by_node
-from dasklab.results.storage import store
-from dasklab.results.table import write_table
+from dasklab.results.table import table, write_table
 from dasklab.terminal import console, duration, print_table
 
 
@@ -77,7 +75,7 @@ class ShownRun:
 
 def list_runs(root: Path, as_json: bool = False) -> None:
     """Print all runs below a directory, with the numbers of their finished and their valid trials."""
-    runs = [_run_row(run) for run in store.find(root)]
+    runs = [_run_row(run) for run in find_runs(root)]
     if as_json:
         click.echo(to_json(runs, list[RunRow]))
         return
@@ -94,24 +92,23 @@ def list_runs(root: Path, as_json: bool = False) -> None:
     print_table(("run", "form", "trials", "ok", "accelerator"), rows)
 
 
-def _run_row(run: Path) -> RunRow:
-    document, finished = store.read_run(run), store.finished(run)
+def _run_row(run: Run) -> RunRow:
     return RunRow(
-        run=str(run),
-        quick=document.quick,
-        planned=len(document.order),
-        finished=len(finished),
-        ok=sum(store.need(Result, directory).status == "ok" for directory in finished),
+        run=str(run.folder),
+        quick=run.document.quick,
+        planned=len(run.planned),
+        finished=len(run.trials),
+        ok=sum(trial.is_valid for trial in run.trials),
         accelerator="simulated" if identity.simulated_from(run) else identity.accelerator(run) or "?",
     )
 
 
-def print_run_as_json(run: Path) -> None:
+def print_run_as_json(run: Run) -> None:
     """Print the cells of a run as JSON."""
-    by_metric = answers(load(run), list(store.read_run(run).experiment["metrics"]))
-    statuses: Counter[str] = Counter(store.need(Result, trial).status for trial in store.finished(run))
+    by_metric = answers(table(run), run.metrics)
+    statuses: Counter[str] = Counter(trial.result.status for trial in run.trials)
     document = ShownRun(
-        run=str(run),
+        run=str(run.folder),
         simulated_from=identity.simulated_from(run),
         trials=dict(statuses),
         metrics=[MetricTable.of(metric, answer) for metric, answer in by_metric.items()],
@@ -119,11 +116,11 @@ def print_run_as_json(run: Path) -> None:
     click.echo(to_json(document, ShownRun))
 
 
-def show_run(run: Path) -> None:
+def show_run(run: Run) -> None:
     """Print the cells of a run, metric by metric, and why differences are not shown."""
-    frame = load(run)
+    frame = table(run)
     _print_origin(run)
-    by_metric = answers(frame, list(store.read_run(run).experiment["metrics"]))
+    by_metric = answers(frame, run.metrics)
     for metric, answer in by_metric.items():
         if answer is None:
             unknown = identity.simulated_from(run) and not frame.metric.eq(metric).any()
@@ -140,7 +137,7 @@ def show_run(run: Path) -> None:
         _print_blocks_needed(run, main, blocks)
 
 
-def show_changes(old: Path, new: Path, anyway: bool, as_json: bool = False) -> None:
+def show_changes(old: Run, new: Run, anyway: bool, as_json: bool = False) -> None:
     """Print the cells that two runs have in common, new compared with old."""
     if as_json:
         click.echo(to_json(compare.compare(old, new, anyway), list[compare.CellChange]))
@@ -170,7 +167,7 @@ def _title(metric: str) -> str:
     return f"{METRICS[metric].heading} ({metric})"
 
 
-def _print_origin(run: Path) -> None:
+def _print_origin(run: Run) -> None:
     if origin := identity.simulated_from(run):
         click.echo(f"Simulated, not measured: with the costs of {origin}.\n")
 
@@ -189,19 +186,17 @@ def _print_cells(answer: Answer, suffix: str, missing: list[tuple[str, ...]]) ->
     print_table(heads, rows + missing, title=f"{_title(answer.metric)}{suffix}")
 
 
-def _missing_cells(run: Path, measured: set[str]) -> list[tuple[str, ...]]:
+def _missing_cells(run: Run, measured: set[str]) -> list[tuple[str, ...]]:
     """Return rows for the planned cells without a valid trial: levels, and what became of the trials."""
-    campaign = store.read_run(run)
-    experiment = store.experiment(campaign)
+    experiment = run.experiment
     statuses: dict[str, Counter[str]] = {}
-    for trial in store.finished(run):
-        result = store.need(Result, trial)
-        statuses.setdefault(result.cell, Counter())[result.status] += 1
+    for trial in run.trials:
+        statuses.setdefault(trial.result.cell, Counter())[trial.result.status] += 1
     rows = []
     for cell in cells.cells(experiment):
         levels = cells.levels_of(experiment, cell)
         name = cells.cell_name(levels)
-        if name not in measured and campaign.only in (None, name):
+        if name not in measured and run.document.only in (None, name):
             counts = ", ".join(
                 f"{count} {status}" for status, count in statuses.get(name, {}).items() if status != "ok"
             )
@@ -225,22 +220,22 @@ def _print_nodes(metric: str, nodes: dict[str, tuple[int, Interval]]) -> None:
         print_table(("node", "way", "n", "median"), rows, title=f"{_title(metric)}, baseline, by node")
 
 
-def _print_left_out(run: Path) -> None:
+def _print_left_out(run: Run) -> None:
     statuses: dict[str, list[str]] = {}
-    for directory in store.finished(run):
-        trial, result = store.need(RequestedTrial, directory), store.need(Result, directory)
-        statuses.setdefault("null trial" if trial.null else trial.cell, []).append(result.status)
+    for trial in run.trials:
+        cell = "null trial" if trial.requested.null else trial.requested.cell
+        statuses.setdefault(cell, []).append(trial.result.status)
     for line in reasons.left_out(statuses):
         _print(line)
 
 
-def _print_blocks_needed(run: Path, answer: Answer, blocks: int) -> None:
+def _print_blocks_needed(run: Run, answer: Answer, blocks: int) -> None:
     """Print how many more blocks would show a difference worth showing, and how long they take."""
-    block_s = sum(attempt.wall_s for attempt in store.attempts(run)) / max(1, answer.blocks)
+    block_s = sum(trial.attempt.wall_s for trial in run.trials) / max(1, answer.blocks)
     _print(
         f"{reasons.blocks_are(answer.blocks).capitalize()} too few to distinguish a difference of"
         f" x {reasons.WORTH_SHOWING} from noise. To run more"
-        f" (about {duration(block_s * (blocks - answer.blocks))}): dasklab run {run} --blocks {blocks}"
+        f" (about {duration(block_s * (blocks - answer.blocks))}): dasklab run {run.folder} --blocks {blocks}"
     )
 
 

@@ -19,7 +19,7 @@ from dasklab.predict.calibration import Calibration
 from dasklab.predict.whatif import scenario
 from dasklab.records import Frames
 from dasklab.results import cached
-from dasklab.results.storage import store
+from dasklab.results.run import Trial, read_document
 from dasklab.results.validity.routes import cap_mbit
 from dasklab.sim import build
 from dasklab.sim.costs import Role
@@ -35,33 +35,30 @@ ROUNDS = 3  # of fitting costs to the operations that a simulation with these co
 COUNTED_RUNS = 2  # timed runs in each of these simulations
 
 
-def calibrations_of(directories: Sequence[Path], file: Path | None = None) -> tuple[Calibration, ...]:
+def calibrations_of(trials: Sequence[Trial], file: Path | None = None) -> tuple[Calibration, ...]:
     """Calibrate on trials and write each calibration beside its trial; or read one from a file.
 
     Raises:
         LabError: there is no such file, or no trial can be calibrated on.
     """
-    if file is None:
-        by_directory = calibrate_each(directories)
-        for directory, calibration in by_directory.items():
-            store.write(cached.writable(directory), calibration)
-        return tuple(by_directory.values())
-    stored = store.read_file(Calibration, file)
-    if stored is None:
-        raise LabError(f"{file}: no such file")
-    return (stored,)
+    if file is not None:
+        return (read_document(Calibration, file),)
+    by_trial = calibrate_each(trials)
+    for trial, calibration in by_trial.items():
+        Trial(cached.writable(trial.folder)).write(calibration)
+    return tuple(by_trial.values())
 
 
-def calibrate_each(directories: Sequence[Path]) -> dict[Path, Calibration]:
+def calibrate_each(trials: Sequence[Trial]) -> dict[Trial, Calibration]:
     """Calibrate on equal trials. A trial that cannot be calibrated on is left out with a warning.
 
     Raises:
         LabError: none can be calibrated on; the reason is that of the first.
     """
     calibrations, failures = {}, []
-    for directory in directories:
+    for trial in trials:
         try:
-            calibrations[directory] = calibrate(directory)
+            calibrations[trial] = calibrate(trial)
         except LabError as error:
             failures.append(error)
     if not calibrations:
@@ -71,7 +68,7 @@ def calibrate_each(directories: Sequence[Path]) -> dict[Path, Calibration]:
     return calibrations
 
 
-def calibrate(directory: Path) -> Calibration:
+def calibrate(stored: Trial) -> Calibration:
     """Derive the costs of a trial.
 
     The records say how busy event loops were; a simulation counts the operations that they were busy with.
@@ -82,16 +79,16 @@ def calibrate(directory: Path) -> Calibration:
     Raises:
         LabError: the trial had faults, or lacks Dask's records.
     """
-    trial = store.need(RequestedTrial, directory)
+    trial = stored.requested
     if trial.faults:
         raise LabError(
-            f"{directory}: this trial had faults; costs can be taken from trials without faults only"
+            f"{stored.folder}: this trial had faults; costs can be taken from trials without faults only"
         )
-    runs = explain(directory).timed
+    runs = explain(stored).timed
     if not runs:
-        raise LabError(f"{directory}: no Dask records were found for any timed run")
-    frames = records.load(directory)
-    calibration = _without_costs(directory, trial, runs, frames)
+        raise LabError(f"{stored.folder}: no Dask records were found for any timed run")
+    frames = records.load(stored.folder)
+    calibration = _without_costs(stored, runs, frames)
     few_runs = {"runs": min(COUNTED_RUNS, trial.runs)}
     recorded_handoff_s = recorded.handoff_s(frames)
     for _ in range(ROUNDS):
@@ -111,11 +108,10 @@ def _role(name: str) -> Role:
     return "scheduler" if name == "scheduler" else "client" if name == "client" else "worker"
 
 
-def _without_costs(directory: Path, trial: RequestedTrial, runs: list[Repeat], frames: Frames) -> Calibration:
+def _without_costs(stored: Trial, runs: list[Repeat], frames: Frames) -> Calibration:
     """Return everything of a calibration that needs no simulation."""
-    measured = store.read(Measured, directory) or Measured()
-    configured = store.read(Configured, directory) or Configured()
-    hosts = store.read(Hosts, directory)
+    trial, hosts = stored.requested, stored.hosts
+    measured, configured = stored.measured or Measured(), stored.configured or Configured()
     granted = _granted(hosts) if hosts else 1.0
     cores = _shared_cores(hosts, configured, granted) if hosts else None
     calibration = Calibration(
@@ -124,7 +120,7 @@ def _without_costs(directory: Path, trial: RequestedTrial, runs: list[Repeat], f
         cell=trial.cell,
         machine=hosts.hypervisor.accel if hosts else "unknown",
         cores=cores and recorded.available_cores(frames, runs, cores, granted),
-        versions=store.need(Timings, directory).versions,
+        versions=stored.need(Timings).versions,
         tasks=recorded.task_samples(frames, granted),
         shuffled_bytes=recorded.shuffled_bytes(frames),
         behind=recorded.behind(frames, sorted(runs[0].threads)),

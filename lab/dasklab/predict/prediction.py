@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -16,7 +15,7 @@ from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm
 from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.whatif import scenario
-from dasklab.results.storage import store
+from dasklab.results.run import Trial
 
 TAIL_PCT = 5  # of the runs lie on each side of the interval
 
@@ -50,9 +49,9 @@ def summarize(
     )
 
 
-def measured(directories: Iterable[Path]) -> RunSummary:
+def measured(trials: Iterable[Trial]) -> RunSummary:
     """Summarize the timed runs of equal trials."""
-    runs = [run for directory in directories for run in store.need(Timings, directory).timed]
+    runs = [run for trial in trials for run in trial.need(Timings).timed]
     transfer_bytes = [float(run.transfer_bytes or 0) for run in runs]
     return summarize("measured", [run.duration_s for run in runs], transfer_bytes, simulated=False)
 

@@ -13,24 +13,23 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit  # Student's quantile; scipy.stats takes a second to import
 
-from dasklab.model.files import Campaign, Outcome, Result, Timings
+from dasklab.model.files import Outcome
 from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm
 from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.sources import settings
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import PAYLOAD, scenario
+from dasklab.results.run import Run
 from dasklab.results.statistics.inference import CONFIDENCE, Fit
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.statistics.scale import level
-from dasklab.results.storage import store
 
 Changes = dict[str, Any]  # settings, as `dasklab whatif` has them
 TrialTime = tuple[int, float]  # a trial's block, and the median of its runs in seconds
@@ -197,24 +196,21 @@ def mean_run_s(outcome: Outcome) -> float:
     return fmean(run.duration_s for run in outcome.runs if not run.warmup)
 
 
-def measured_times(run: Path, trial: RequestedTrial) -> MeasuredTimes:
+def measured_times(run: Run, trial: RequestedTrial) -> MeasuredTimes:
     """Return the times of a run's valid trials that differ from ``trial`` in one resource alone.
 
     The rate counts where all links of the cluster have the same rate cap; links without a cap have no rate.
     """
     times: MeasuredTimes = {RATE: {}, WORKERS: {}}
-    if not (run / Campaign.FILE).exists():
+    if not run.is_experiment:
         return times
     own = settings(trial)
-    for directory in store.finished(run):
-        other = store.need(RequestedTrial, directory)
+    for stored in run.trials:
+        other = stored.requested
         different = {name for name, value in settings(other).items() if value != own[name]}
-        if store.need(Result, directory).status != "ok":
+        if not stored.is_valid or not stored.durations_s:
             continue
-        runs = [sample.duration_s for sample in store.need(Timings, directory).timed]
-        if not runs:
-            continue
-        trial_time = (other.block, median(runs))
+        trial_time = (other.block, median(stored.durations_s))
         caps = {card.rate_mbit for host, card in other.nics.items() if host != "client"}
         if different <= {"nics"} and len(caps) == 1 and min(caps):
             times[RATE].setdefault(min(caps), []).append(trial_time)

@@ -17,7 +17,6 @@ from dasklab.model.document import Document
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import (
     AGAIN,
-    Campaign,
     Failed,
     ObservedCluster,
     ObservedFault,
@@ -39,7 +38,7 @@ from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.sources import sources
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import scenario, threads
-from dasklab.results.storage import store
+from dasklab.results.run import Run, Trial
 from dasklab.running.trials import requested
 from dasklab.sim.scenario import Scenario
 
@@ -62,11 +61,11 @@ class Calibrations(Document):
     workloads: tuple[WorkloadCalibrations, ...]
 
     @classmethod
-    def from_measured(cls, path: Path, experiment: Experiment, report: Callable[[str], None]) -> Calibrations:
+    def from_measured(cls, run: Run, experiment: Experiment, report: Callable[[str], None]) -> Calibrations:
         """Calibrate each workload of an experiment on a measured trial, or on equal trials of a run.
 
         Args:
-            path: the trial or run.
+            run: the run, or the trial that was opened alone.
             experiment: the experiment to simulate.
             report: called with one line for each workload.
 
@@ -75,12 +74,12 @@ class Calibrations(Document):
         """
         needed = [requested("", experiment, cell).workload for cell in cells(experiment)]
         workloads: list[WorkloadCalibrations] = []
-        for directories in sources(path).values():
-            workload = store.need(RequestedTrial, directories[0]).workload
+        for trials in sources(run).values():
+            workload = trials[0].requested.workload
             if workload in needed:
-                report(f"calibrating {workload.name} on {', '.join(map(str, directories))}")
+                report(f"calibrating {workload.name} on {', '.join(str(trial.folder) for trial in trials)}")
                 try:
-                    calibrations = tuple(calibrate_each(directories).values())
+                    calibrations = tuple(calibrate_each(trials).values())
                 except LabError as error:
                     report(error.message)
                     continue
@@ -88,7 +87,7 @@ class Calibrations(Document):
         if not workloads:
             names = ", ".join(dict.fromkeys(workload.name for workload in needed))
             raise LabError(
-                f"{path}: no measured trial shows the costs of {names} with these parameters",
+                f"{run.folder}: no measured trial shows the costs of {names} with these parameters",
                 "measure one: dasklab run EXPERIMENT --only CELL",
             )
         return cls(workloads=tuple(workloads))
@@ -107,11 +106,10 @@ class SimulatedLab:
     seed: int
 
     @classmethod
-    def of_run(cls, run: Path) -> SimulatedLab:
+    def of_run(cls, run: Run) -> SimulatedLab:
         """Return the lab that a simulated run was started with."""
-        campaign = store.read_run(run)
-        seeds = campaign.setup.simulated.seeds if campaign.setup.simulated else 1
-        return cls(store.need(Calibrations, run), seeds, campaign.seed)
+        seeds = run.simulated.seeds if run.simulated else 1
+        return cls(run.need(Calibrations), seeds, run.document.seed)
 
     def run_trial(self, directory: Path) -> int:
         """Simulate ``directory/trial.json`` with several seeds and write the trial's files.
@@ -119,16 +117,17 @@ class SimulatedLab:
         Returns:
             0, or 1 if the trial failed: the simulation of at least one seed did not complete.
         """
-        trial = store.need(RequestedTrial, directory)
+        stored = Trial(directory)
+        trial = stored.requested
         calibrations = self.calibrations.of(trial.workload)
         outcomes = farm.simulate_all(self._scenarios(trial, calibrations))
-        store.write(directory, Simulation(outcomes=tuple(outcomes)))
+        stored.write(Simulation(outcomes=tuple(outcomes)))
         if trial.faults:
-            store.write(directory, ObservedFaults(hosts=_observed_faults(outcomes)))
+            stored.write(ObservedFaults(hosts=_observed_faults(outcomes)))
         if failures := [outcome for outcome in outcomes if outcome.failed]:
-            store.write(directory, _failed(directory, trial, failures))
+            stored.write(_failed(directory, trial, failures))
             return 1
-        store.write(directory, _timings(trial, calibrations[0], outcomes))
+        stored.write(_timings(trial, calibrations[0], outcomes))
         return 0
 
     def reset(self) -> None:
@@ -146,13 +145,13 @@ class SimulatedLab:
             yield scenario(trial, calibration, {"runs": runs}, seed=seed)
 
 
-def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds: int) -> Setup:
+def setup(run: Run, experiment: Experiment, calibrations: Calibrations, seeds: int) -> Setup:
     """Return the setup of a simulated lab: the measured run's, with as many workers as the experiment needs.
 
     Raises:
         LabError: the trial is not in the directory of a run, which would describe its lab.
     """
-    measured = store.read_run(path if (path / Campaign.FILE).exists() else path.parent).setup
+    measured = (run if run.is_experiment else Run(run.folder.parent)).setup
     workers = max(requested("", experiment, cell).workers for cell in cells(experiment))
     names = tuple(dict.fromkeys([*measured.hosts, *host_names(workers)]))
     first = "worker-1"
@@ -166,7 +165,7 @@ def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds:
             },
             "kernel_lacks": {},
             "simulated": SimulatedSetup(
-                origin=str(path),
+                origin=str(run.folder),
                 workloads=tuple(entry.workload for entry in calibrations.workloads),
                 seeds=seeds,
                 prediction_error=Validated.read().prediction_error,

@@ -19,8 +19,8 @@ from typing_extensions import Self
 from dasklab.model.document import Document
 from dasklab.model.strict import Strict
 from dasklab.predict.prediction import TAIL_PCT, RunSummary
+from dasklab.results.run import Trial
 from dasklab.results.statistics.interval import Interval
-from dasklab.results.storage import store
 from dasklab.sim.scenario import Scenario
 
 HERE = Path(__file__).parent
@@ -74,7 +74,7 @@ class Validated(Document):
     @classmethod
     def read(cls) -> Validated:
         """Read the cases of this version of the simulation."""
-        return store.read(cls, HERE) or cls()
+        return Trial(HERE).read(cls) or cls()
 
     @property
     def prediction_error(self) -> float:

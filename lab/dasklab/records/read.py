@@ -24,7 +24,7 @@ from dasklab.records.preloaded import other_form, tables
 from dasklab.records.recorder.layout import READABLE_FORMS
 from dasklab.records.schema import TABLES
 from dasklab.results import cached
-from dasklab.results.storage import store
+from dasklab.results.run import Trial
 
 Frames = dict[str, pd.DataFrame]
 NOT_AS_EXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of damaged rows
@@ -42,7 +42,7 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
     if is_record(trial):
         return _record(trial)
     kind = CaptureRecords if captured else Records
-    source = store.file_of(kind, trial)
+    source = Trial(trial).file_of(kind)
     folders = _folders(trial, kind)
     for folder in folders:
         try:
@@ -56,12 +56,12 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
 
 def _folders(trial: Path, kind: type[Records]) -> tuple[Path, ...]:
     """Return where the tables may be: beside the records, and in the cache if that cannot be written."""
-    source = store.file_of(kind, trial)
+    source = Trial(trial).file_of(kind)
     beside = source.with_suffix("")
     is_linked = beside.is_symlink()
     if cached.is_writable(trial) and not is_linked and (not beside.exists() or cached.is_writable(beside)):
         return (beside,)
-    samples = store.file_of(CaptureReport if kind is CaptureRecords else Timings, trial)
+    samples = Trial(trial).file_of(CaptureReport if kind is CaptureRecords else Timings)
     content = b"".join(file.read_bytes() for file in (source, samples) if file.exists())
     in_cache = cached.elsewhere(trial, content) / beside.name
     return (in_cache,) if is_linked else (beside, in_cache)
@@ -107,7 +107,7 @@ def _whole(read: Callable[..., Any], file: Path, **options: Any) -> Any:
 
 def recorded(trial: Path, captured: bool = False) -> bool:
     """Is anything known of what Dask recorded of this trial?"""
-    return store.exists(CaptureRecords if captured else Records, trial)
+    return Trial(trial).has(CaptureRecords if captured else Records)
 
 
 def _fresh(folder: Path, records: Path) -> bool:
@@ -120,11 +120,11 @@ def _fresh(folder: Path, records: Path) -> bool:
 
 
 def _unpack(trial: Path, kind: type[Records], folder: Path) -> None:
-    packed, source = store.read(kind, trial), store.file_of(kind, trial)
+    packed, source = Trial(trial).read(kind), Trial(trial).file_of(kind)
     if packed is None:
         raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FILE}")
     timings = (
-        store.need(CaptureReport, trial).timings if kind is CaptureRecords else store.need(Timings, trial)
+        Trial(trial).need(CaptureReport).timings if kind is CaptureRecords else Trial(trial).need(Timings)
     )
     try:
         unpacked = json.loads(zlib.decompress(base64.b64decode(packed.records, validate=True)))

@@ -41,7 +41,7 @@ def downloads(row: TrialRow, explained: Explained | None, folder: Path, page_fol
 
 def _trace(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Download]:
     if sum(len(run.tasks) for run in explained.timed) > MOST_TRACED:
-        command = shlex.join(["dasklab", "explain", str(row.directory), "--trace", f"{row.name}{SUFFIX}"])
+        command = shlex.join(["dasklab", "explain", str(row.trial.folder), "--trace", f"{row.name}{SUFFIX}"])
         yield Download("", "A trace of so many tasks takes long to write. To write it:", command)
         return
     file = folder / f"{row.anchor}{SUFFIX}"
@@ -51,7 +51,7 @@ def _trace(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Downlo
 
 
 def _profile(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Download]:
-    stacks = records.load(row.directory, explained.captured)["profiles"]
+    stacks = records.load(row.trial.folder, explained.captured)["profiles"]
     timed = stacks[stacks.run.isin([run.number for run in explained.timed])]
     if timed.empty:
         return
@@ -62,11 +62,11 @@ def _profile(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Down
 
 def _captures(row: TrialRow, page_folder: Path) -> Iterator[Download]:
     """Yield links into the trial's folder: captures may be too large to copy."""
-    trial_folder = quote(os.path.relpath(row.directory, page_folder))
-    for file in sorted(row.directory.glob("capture*.pcap")):
+    trial_folder = quote(os.path.relpath(row.trial.folder, page_folder))
+    for file in sorted(row.trial.folder.glob("capture*.pcap")):
         note = "open it with Wireshark or daskwire"
         yield Download(f"{trial_folder}/{quote(file.name)}", f"{file.name} ({_size(file)})", note)
-    yield Download(f"{trial_folder}/", "All files of the trial", str(row.directory))
+    yield Download(f"{trial_folder}/", "All files of the trial", str(row.trial.folder))
 
 
 def _size(file: Path) -> str:

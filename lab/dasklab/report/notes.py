@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from dasklab.model.files import Attempt, Configured, Result
+from dasklab.model.files import Configured, Result
 from dasklab.model.nic import POLICED
-from dasklab.model.trial import RequestedTrial
-from dasklab.results.storage import store
-from dasklab.results.storage.damage import damage
+from dasklab.results.run import Run, Trial
 from dasklab.results.validity import completeness
 
 RATE_METHODS = {
@@ -39,11 +36,10 @@ def invalid_trials(results: list[Result]) -> list[InvalidTrials]:
     return list(groups.values())
 
 
-def damaged_trials(run: Path) -> Iterator[str]:
+def damaged_trials(run: Run) -> Iterator[str]:
     """Yield a note for each trial that was left out because a file is damaged or missing."""
-    for directory in store.having(run, Attempt, Result):
-        if reason := damage(directory):
-            yield f"{directory.name} was left out, its files are damaged: {reason}."
+    for trial in run.damaged:
+        yield f"{trial.name} was left out, its files are damaged: {trial.damage}."
 
 
 def suspicious_trials(results: list[Result]) -> Iterator[str]:
@@ -53,22 +49,24 @@ def suspicious_trials(results: list[Result]) -> Iterator[str]:
             yield from (f"Warning: {result.trial}: {warning}." for warning in result.warnings)
 
 
-def notes(trials: list[Path]) -> Iterator[str]:
+def notes(trials: Sequence[Trial]) -> Iterator[str]:
     """Yield notes about incomplete captures, and about how links were impaired."""
     incomplete: dict[str, list[str]] = {}
     for trial in trials:
         incomplete.setdefault(completeness.line(completeness.read(trial)), []).append(trial.name)
     yield from (f"{', '.join(names)}: {line}." for line, names in incomplete.items() if line)
-    requested = {trial: store.need(RequestedTrial, trial) for trial in trials}
-    configured = {trial: store.read(Configured, trial) or Configured() for trial in trials}
+    configured = {trial: trial.configured or Configured() for trial in trials}
     methods = {c.rate_method for c in configured.values() if c.rate_method}
-    if any(nic.rate_mbit for trial in requested.values() for nic in trial.nics.values()) and methods:
+    if any(nic.rate_mbit for trial in trials for nic in trial.requested.nics.values()) and methods:
         yield from (RATE_METHODS.get(method, method) for method in sorted(methods))
     links = [link for c in configured.values() for host in c.hosts.values() for link in host.link]
     if any(link.policer and link.by == "tbf" for link in links):
         yield "A policer was a token bucket that holds one super-frame: its kernel has no act_police."
     lossy = [
-        (c, host) for t, c in configured.items() for host, link in requested[t].links.items() if link.loss_pct
+        (c, host)
+        for trial, c in configured.items()
+        for host, link in trial.requested.links.items()
+        if link.loss_pct
     ]
     if any(host in c.hosts and c.hosts[host].offloads.get("tso") for c, host in lossy):
         yield "Loss acted on super-packets: segmentation offload was on, one drop took up to 64 kB."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from dasklab.report.levels import cell_label
 from dasklab.report.rendering import TEMPLATES, render
 from dasklab.report.section import Section, anchor_of, section
 from dasklab.report.side_by_side import side_by_side
+from dasklab.results.run import Run, for_each_run, read_steadily
 from dasklab.results.statistics import reasons
-from dasklab.results.storage import store
 
 STUDY = TEMPLATES.parent / "study_2019.json"
 
@@ -30,7 +29,7 @@ def tell_nobody(what: str) -> None:
     """Ignore what is being done: nobody waits for it."""
 
 
-def write(runs: list[Path], output: Path, tell: Tell = tell_nobody) -> Path:
+def write(runs: list[Run], output: Path, tell: Tell = tell_nobody) -> Path:
     """Write the pages, report.md and the figures to ``output``, all or nothing; return the first page's path.
 
     Raises:
@@ -42,7 +41,7 @@ def write(runs: list[Path], output: Path, tell: Tell = tell_nobody) -> Path:
     return output / "report.html"
 
 
-def write_single_file(runs: list[Path], file: Path, tell: Tell = tell_nobody) -> Path:
+def write_single_file(runs: list[Run], file: Path, tell: Tell = tell_nobody) -> Path:
     """Write the first page alone, without links to other files, so that it can be sent; return ``file``.
 
     Raises:
@@ -55,18 +54,19 @@ def write_single_file(runs: list[Path], file: Path, tell: Tell = tell_nobody) ->
     return file
 
 
-def _write(runs: list[Path], output: Path, page_folder: Path | None, tell: Tell) -> None:
+def _write(runs: list[Run], output: Path, page_folder: Path | None, tell: Tell) -> None:
     study = json.loads(STUDY.read_text(encoding="utf-8"))
     anchors: set[str] = set()
 
-    def read(run: Path) -> Section:
-        anchor = anchor_of(store.read_run(run), run, anchors)
-        make = partial(section, run, study["figures"], output, page_folder, anchor, tell)
-        content = store.read_steadily(run, make)
+    def read(run: Run) -> Section:
+        anchor = anchor_of(run, anchors)
+        content = read_steadily(
+            run, lambda run: section(run, study["figures"], output, page_folder, anchor, tell)
+        )
         anchors.add(anchor)
         return content
 
-    sections = [content for _, content in store.for_each_run(runs, read)]
+    sections = [content for _, content in for_each_run(runs, read)]
     answers = {section.name: section.answers for section in sections if not section.simulated}
     content: dict[str, Any] = {
         "sections": sections,

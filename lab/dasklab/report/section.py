@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
@@ -19,7 +19,7 @@ from dasklab.breakdown.show import wording
 from dasklab.breakdown.show.explain import explain_trials, summarise_cells
 from dasklab.errors import LabError
 from dasklab.model.cells import cell_names
-from dasklab.model.files import Attempt, Campaign, Hosts, Result
+from dasklab.model.files import Campaign
 from dasklab.model.metric import METRICS
 from dasklab.model.number_format import format_number
 from dasklab.notices import warn
@@ -34,12 +34,11 @@ from dasklab.report.repeat import repeat_words
 from dasklab.report.time_parts import TimeTable, time_table
 from dasklab.report.trial_pages import TrialContext, write_trial_pages
 from dasklab.report.trial_rows import TrialRow, by_cell, trial_rows
-from dasklab.results import recording
+from dasklab.results.run import Run, Trial
 from dasklab.results.statistics import identity, interaction, slopes
 from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import format_interval
-from dasklab.results.storage import store
 from dasklab.results.table import table
 from dasklab.results.validity import completeness
 
@@ -93,7 +92,7 @@ class Section:
     name: str
     simulated: str | None
     mark: str
-    run: Path
+    run: Run
     document: Campaign
     sentence: str
     captured: list[str]
@@ -127,7 +126,7 @@ class Section:
 
     def command_to_repeat(self, cell: str) -> str:
         """Return the command that repeats a cell."""
-        return f"{repeat_words(self.document, self.run, self.simulated)} {quote(cell)}"
+        return f"{repeat_words(self.run)} {quote(cell)}"
 
     def own_pictures(self, single: bool) -> list[Picture]:
         """The pictures beside the run's own text. Those with the study's data have a page of their own.
@@ -142,15 +141,15 @@ class Section:
         return [picture for picture in self.pictures if picture.of_study]
 
 
-def anchor_of(document: Campaign, run: Path, used: Collection[str]) -> str:
+def anchor_of(run: Run, used: Collection[str]) -> str:
     """Return a name for a run's section that no other section has."""
-    name = f"simulated-{document.name}" if identity.simulated_from(run) else document.name
+    name = f"simulated-{run.document.name}" if run.simulated else run.document.name
     names = chain([name, f"{name}-{run.name}"], (f"{name}-{run.name}-{number}" for number in count(2)))
     return next(free for free in names if free not in used)
 
 
 def section(
-    run: Path, study: Study, output: Path, page: Path | None, anchor: str, tell: Callable[[str], None]
+    run: Run, study: Study, output: Path, page: Path | None, anchor: str, tell: Callable[[str], None]
 ) -> Section:
     """Collect the content of a run's section, and write its figures and its trials' pages to ``output``.
 
@@ -162,14 +161,16 @@ def section(
     Raises:
         LabError: no trial of the run is finished and complete.
     """
-    document, frame, trials = store.read_run(run), table(run), store.finished(run)
+    document, frame, trials = run.document, table(run), run.trials
     if not trials:
-        raise LabError(f"{run}: no trial is finished and complete", f"dasklab run {run} continues it")
+        raise LabError(
+            f"{run.folder}: no trial is finished and complete", f"dasklab run {run.folder} continues it"
+        )
     simulated = identity.simulated_from(run)
     study = {} if simulated else study
-    by_metric = answers(frame, list(document.experiment["metrics"]))
+    by_metric = answers(frame, run.metrics)
     ordered = sorted(by_metric, key=list(METRICS).index)  # time comes first
-    names = cell_names(store.experiment(document))
+    names = cell_names(run.experiment)
     results = {metric: _in_order(answer, names) for metric in ordered if (answer := by_metric[metric])}
     words = level_words(document.experiment.get("factors", {}))
     captured = _captured(trials, study)
@@ -181,11 +182,15 @@ def section(
     summaries = _in_words(summarise_cells(run, explained.items()), main, words)
     drawings = {**_draw_answers(results, frame, document, study, words), **captured.figures}
     of_study = _of_study(results, document, study)
-    attempts = [store.need(Attempt, trial) for trial in trials]
+    attempts = [trial.attempt for trial in trials]
     measuring_s, wall_s = sum(a.measuring_s for a in attempts), sum(a.wall_s for a in attempts)
-    verdicts = [store.need(Result, trial) for trial in trials]
+    verdicts = [trial.result for trial in trials]
     invalid = invalid_trials(verdicts)
-    damaged, hosts, facts = list(damaged_trials(run)), _hosts(trials), identity.identity(run)
+    damaged, hosts, facts = (
+        list(damaged_trials(run)),
+        next((trial.hosts for trial in trials if trial.hosts), None),
+        identity.identity(run),
+    )
     certain, why = certainty(main, len(trials), simulated)
     sentence, in_capture = _sentences(results, captured, words)
     rows = trial_rows(trials, frame, main.metric if main else None, f"{anchor}-{run.name}", page is not None)
@@ -238,10 +243,10 @@ def _in_order(answer: Answer, names: list[str]) -> Answer:
     return replace(answer, cells=[first, *sorted(others, key=lambda cell: place.get(cell.name, len(place)))])
 
 
-def _captured(trials: list[Path], study: Study) -> Content:
+def _captured(trials: Sequence[Trial], study: Study) -> Content:
     """Return the content of the run's first capture that is not blind."""
     for trial in trials:
-        verdict, capture = completeness.read(trial), recording.read(trial)
+        verdict, capture = completeness.read(trial), trial.capture
         if capture and verdict and verdict.verdict != "blind":
             try:
                 return captures.describe(capture, study)
@@ -351,8 +356,3 @@ def rate_slopes(frame: pd.DataFrame) -> list[TextTable]:
 
 def _rate(mbit: float) -> str:
     return format_number(mbit) if mbit else "no cap"
-
-
-def _hosts(trials: list[Path]) -> Hosts | None:
-    """Return hosts.json of the first trial that has one."""
-    return next((document for trial in trials if (document := store.read(Hosts, trial))), None)

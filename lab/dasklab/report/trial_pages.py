@@ -12,7 +12,6 @@ from dasklab.breakdown.show import wording
 from dasklab.breakdown.show.changes import changes
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.errors import LabError
-from dasklab.model.files import Timings
 from dasklab.notices import warn
 from dasklab.report.downloads import downloads
 from dasklab.report.rendering import render
@@ -20,8 +19,7 @@ from dasklab.report.time_parts import time_table
 from dasklab.report.timeline import drawing
 from dasklab.report.timeline.panels import panels
 from dasklab.report.trial_rows import FOLDER, TrialRow
-from dasklab.results import recording
-from dasklab.results.storage import store
+from dasklab.results.run import Trial
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Timeline:
 def write_trial_pages(
     about: TrialContext,
     rows: Sequence[TrialRow],
-    explained: Mapping[Path, Explained],
+    explained: Mapping[Trial, Explained],
     output: Path,
     page_folder: Path,
     tell: Callable[[str], None],
@@ -55,7 +53,7 @@ def write_trial_pages(
     """Write a page for each trial to ``output``/trials, with its downloads, and BokehJS once.
 
     Args:
-        explained: the time breakdowns of trials, by their folders.
+        explained: the time breakdowns of trials.
         page_folder: where the report will be, for links to the trials' files.
         tell: gets what is being done.
     """
@@ -63,7 +61,7 @@ def write_trial_pages(
     folder.mkdir(exist_ok=True)
     for index, row in enumerate(rows):
         tell(f"{about.title}: page {index + 1} of {len(rows)}")
-        breakdown = explained.get(row.directory) or _captured(row.directory)
+        breakdown = explained.get(row.trial) or _captured(row.trial)
         timeline = _timeline(breakdown) if breakdown else None
         if timeline and not (folder / drawing.SCRIPT).exists():
             (folder / drawing.SCRIPT).write_bytes(drawing.script())
@@ -72,7 +70,7 @@ def write_trial_pages(
             "row": row,
             "previous": rows[index - 1] if index else None,
             "next": rows[index + 1] if index + 1 < len(rows) else None,
-            "timings": store.read(Timings, row.directory),
+            "timings": row.trial.timings,
             "timeline": timeline,
             "script": drawing.SCRIPT,
             "downloads": downloads(row, breakdown, folder, page_folder / FOLDER),
@@ -81,12 +79,12 @@ def write_trial_pages(
         (folder / f"{row.anchor}.html").write_text(render("trial.html", content), encoding="utf-8")
 
 
-def _captured(directory: Path) -> Explained | None:
+def _captured(trial: Trial) -> Explained | None:
     """Return the time breakdown of the captured runs of a trial that has no timed ones."""
-    if records.recorded(directory) or not records.recorded(directory, captured=True):
+    if records.recorded(trial.folder) or not records.recorded(trial.folder, captured=True):
         return None
     try:
-        return explain(directory, captured=True)
+        return explain(trial, captured=True)
     except LabError as error:
         warn(f"{error.message}; the trial has no timeline")
         return None
@@ -109,7 +107,7 @@ def _timeline(explained: Explained) -> Timeline | None:
     if not explained.timed:
         return None
     run = explained.median_repeat
-    capture = recording.read(explained.directory) if explained.captured else None
+    capture = explained.trial.capture if explained.captured else None
     drawn = drawing.reduced(panels(run, capture), run.makespan)
     if not drawn:
         return None

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pandas as pd
 
-from dasklab.model.files import Configured, ConfiguredHost, Measured, Probe, Result
+from dasklab.model.files import Configured, ConfiguredHost, Measured, Probe
 from dasklab.model.metric import METRICS
 from dasklab.model.nic import BYTES_PER_MBIT, DEFAULT_MODEL, NicSettings, net_from_pve
 from dasklab.model.number_format import UNKNOWN, format_quantity
 from dasklab.model.trial import RequestedTrial
 from dasklab.report.levels import describe_links, describe_nics
-from dasklab.results.storage import store
+from dasklab.results.run import Trial
 
 PLAIN = "no impairment"
 FOLDER = "trials"
@@ -31,14 +30,13 @@ class TrialRow:
     """One trial.
 
     Attributes:
-        directory: its folder in the run.
         number: the start of its name: block and place in it.
         reasons: why it is not ok.
         warnings: what is suspicious about it.
         page: the file of its page, from the report's folder.
     """
 
-    directory: Path
+    trial: Trial
     anchor: str
     name: str
     number: str
@@ -55,12 +53,11 @@ class TrialRow:
 
 
 def trial_rows(
-    trials: Sequence[Path], frame: pd.DataFrame, metric: str | None, anchor: str, has_pages: bool
+    trials: Sequence[Trial], frame: pd.DataFrame, metric: str | None, anchor: str, has_pages: bool
 ) -> list[TrialRow]:
     """Return a row for each of the trials.
 
     Args:
-        trials: their folders.
         frame: the table of the run's samples.
         metric: the one whose median is shown.
         anchor: the section's; the anchors of the rows begin with it.
@@ -68,8 +65,7 @@ def trial_rows(
     """
     medians = _medians(frame, metric)
     return [
-        _row(directory, medians, f"{anchor}-trial-{index}", has_pages)
-        for index, directory in enumerate(trials, 1)
+        _row(trial, medians, f"{anchor}-trial-{index}", has_pages) for index, trial in enumerate(trials, 1)
     ]
 
 
@@ -82,23 +78,22 @@ def by_cell(rows: Sequence[TrialRow]) -> dict[str, list[TrialRow]]:
     return cells
 
 
-def _row(directory: Path, medians: Mapping[str, str], anchor: str, has_pages: bool) -> TrialRow:
-    trial, result = store.need(RequestedTrial, directory), store.need(Result, directory)
-    configured, measured = store.read(Configured, directory), store.read(Measured, directory)
+def _row(trial: Trial, medians: Mapping[str, str], anchor: str, has_pages: bool) -> TrialRow:
+    requested, result = trial.requested, trial.result
     return TrialRow(
-        directory=directory,
+        trial=trial,
         anchor=anchor,
-        name=trial.trial,
-        number="-".join(trial.trial.split("-")[:2]),
-        cell=trial.cell,
-        null=trial.null,
+        name=requested.trial,
+        number="-".join(requested.trial.split("-")[:2]),
+        cell=requested.cell,
+        null=requested.null,
         status=result.status,
         reasons=result.reasons,
         warnings=result.warnings,
-        value=medians.get(trial.trial, UNKNOWN),
-        requested=_requested(trial),
-        configured=_configured(configured) if configured else "not read back",
-        measured=_measured(trial.tested, measured) if measured else "not measured",
+        value=medians.get(requested.trial, UNKNOWN),
+        requested=_requested(requested),
+        configured=_configured(trial.configured) if trial.configured else "not read back",
+        measured=_measured(requested.tested, trial.measured) if trial.measured else "not measured",
         page=f"{FOLDER}/{anchor}.html" if has_pages else None,
     )
 

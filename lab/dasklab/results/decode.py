@@ -25,7 +25,7 @@ from dasklab.model.files import CaptureReport
 from dasklab.model.strict import Strict
 from dasklab.notices import warn
 from dasklab.results import cached
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 
 FOLDER = "decoded"
 CUT_BYTES = 1448  # TCP payload of a full Ethernet frame, with timestamps
@@ -134,7 +134,7 @@ def _place(directory: Path, report: CaptureReport) -> Path:
 
 def _stored_summary(directory: Path) -> CaptureSummary | None:
     try:
-        return store.read(CaptureSummary, directory)
+        return documents.read(CaptureSummary, directory)
     except LabError as error:
         warn(f"{error.message}; the captures are decoded again")
         return None
@@ -171,7 +171,7 @@ def _decode(directory: Path, report: CaptureReport) -> CaptureSummary:
     except daskwire.WireError as error:
         raise LabError(str(error)) from error
     decoded = _summarise(capture, report)
-    store.write(place, decoded)  # last: without a summary the tables are ignored
+    documents.write(place, decoded)  # last: without a summary the tables are ignored
     return decoded
 
 

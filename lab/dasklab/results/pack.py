@@ -88,6 +88,18 @@ def unpack(file: Path) -> Path:
     return target / inside
 
 
+def folder_of(path: Path) -> Path:
+    """Return the folder of a path that may be a pack, or lead into one: ``run.zip/1-01-baseline``.
+
+    Raises:
+        LabError: the pack is damaged.
+    """
+    for file in (path, *path.parents):
+        if is_packed(file):
+            return unpack(file) / path.relative_to(file)
+    return path
+
+
 def is_unpacked(folder: Path) -> bool:
     """Return whether a folder is one that ``unpack`` returned, or is inside of one."""
     return cached.folder(PACKS).resolve() in folder.resolve().parents

@@ -9,7 +9,7 @@ from typing import Any
 
 from dasklab.model.files import CaptureReport
 from dasklab.results import decode
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 
 Rows = list[dict[str, Any]]
 
@@ -56,5 +56,5 @@ class Recording:
 
 def read(directory: Path) -> Recording | None:
     """Return a trial's capture; None if it has none."""
-    report = store.read(CaptureReport, directory)
+    report = documents.read(CaptureReport, directory)
     return Recording(directory, report, decode.summary(directory, report)) if report else None

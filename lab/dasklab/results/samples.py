@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
-from dasklab.model.files import CaptureReport, Configured, Hosts, Measured, Probe, Queue, Timings
+from dasklab.model.files import Configured, Hosts, Measured, Probe, Queue, Timings
 from dasklab.model.impairments import QUEUES
-from dasklab.results.storage import store
+from dasklab.results.run import Trial
 
 Row = dict[str, Any]  # columns of ``dasklab.model.columns``; a column that is missing has its default
 
 
-def samples(directory: Path) -> Iterator[Row]:
+def samples(trial: Trial) -> Iterator[Row]:
     """Yield every sample of a trial."""
-    hosts = store.read(Hosts, directory)
-    yield from _timings(store.read(Timings, directory))
-    yield from _probes(store.read(Measured, directory) or Measured())
-    yield from _drops(store.read(Configured, directory) or Configured())
-    if hosts:
-        yield from _retransmissions(hosts)
-        yield from _node(hosts)
-    capture = store.read(CaptureReport, directory)
-    if capture and capture.frames is not None:
-        yield {"metric": "frames", "value": capture.frames}
+    yield from _timings(trial.timings)
+    yield from _probes(trial.measured or Measured())
+    yield from _drops(trial.configured or Configured())
+    if trial.hosts:
+        yield from _retransmissions(trial.hosts)
+        yield from _node(trial.hosts)
+    if trial.capture_report and trial.capture_report.frames is not None:
+        yield {"metric": "frames", "value": trial.capture_report.frames}
 
 
 def _timings(timings: Timings | None) -> Iterator[Row]:

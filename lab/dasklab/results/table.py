@@ -13,11 +13,11 @@ from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model import cells, previous_format
 from dasklab.model.columns import COLUMNS
-from dasklab.model.files import Configured, Result
+from dasklab.model.files import Configured
 from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.notices import warn
+from dasklab.results.run import Run, Trial, find_runs, for_each_run
 from dasklab.results.samples import Row, samples
-from dasklab.results.storage import store
 
 FILES: dict[str, tuple[Callable[[Path], pd.DataFrame], Callable[[pd.DataFrame, Path], Any]]] = {
     ".csv": (pd.read_csv, partial(pd.DataFrame.to_csv, index=False)),
@@ -47,21 +47,21 @@ def load(path: str | Path) -> pd.DataFrame:
     path = Path(path)
     if path.suffix in FILES:
         return read_table(path)
-    runs = store.find(path)
-    if len({store.read_run(run).setup.simulated is None for run in runs}) > 1:
+    runs = find_runs(path)
+    if len({run.simulated is None for run in runs}) > 1:
         raise LabError(
             f"{path}: there are measured and simulated runs, which cannot be one table",
             "name a folder with runs of one kind: simulated ones are in `simulated`",
         )
-    frames = [frame for _, frame in store.for_each_run(runs, table)]
+    frames = [frame for _, frame in for_each_run(runs, table)]
     joined = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     joined.attrs["factors"] = list(dict.fromkeys(f for frame in frames for f in frame.attrs["factors"]))
     return joined
 
 
-def write(run: Path) -> Path:
+def write(run: Run) -> Path:
     """Write the table of a run to samples.parquet in its directory, and return the path."""
-    path = run / "samples.parquet"
+    path = run.folder / "samples.parquet"
     write_table(table(run), path)
     return path
 
@@ -97,28 +97,24 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
         FILES[path.suffix][1](frame, draft)
 
 
-def table(run: Path) -> pd.DataFrame:
+def table(run: Run) -> pd.DataFrame:
     """Return the table of one run, sorted by block, then by cell in the order of the experiment's file."""
-    campaign = store.read_run(run)
-    experiment = store.experiment(campaign)
-    order = cells.cell_names(experiment)
-    trials = dict(_trials(run, order))
-    all_changed = {ends for trial in trials.values() for ends in _changed(trial, campaign.setup)}
-    simulated = campaign.setup.simulated
+    order = cells.cell_names(run.experiment)
+    trials = list(_trials(run, order))
+    all_changed = {ends for trial in trials for ends in _changed(trial.requested, run.setup)}
+    simulated = run.simulated
     rows: list[Row] = []
-    for directory, trial in sorted(
-        trials.items(), key=lambda item: (item[1].block, order.index(item[1].cell))
-    ):
-        common = _trial_columns(run, directory, trial) | {
+    for trial in sorted(trials, key=lambda trial: (trial.requested.block, order.index(trial.requested.cell))):
+        common = _trial_columns(run, trial) | {
             "simulated": simulated is not None,
             "prediction_error": simulated.prediction_error if simulated else 0.0,
         }
-        changed = _changed(trial, campaign.setup) or all_changed
-        nodes = _nodes(store.read(Configured, directory) or Configured())
-        for sample in samples(directory):
+        changed = _changed(trial.requested, run.setup) or all_changed
+        nodes = _nodes(trial.configured or Configured())
+        for sample in samples(trial):
             row = common | SAMPLE_DEFAULTS | sample
             rows.append(row | {"node": _node_of(row, nodes), "tested": _is_tested(row, changed)})
-    return _frame(rows, list(experiment.factors))
+    return _frame(rows, list(run.experiment.factors))
 
 
 def _frame(rows: list[Row], factors: list[str]) -> pd.DataFrame:
@@ -133,31 +129,31 @@ def _frame(rows: list[Row], factors: list[str]) -> pd.DataFrame:
     return frame
 
 
-def _trials(run: Path, names: list[str]) -> Iterator[tuple[Path, RequestedTrial]]:
+def _trials(run: Run, names: list[str]) -> Iterator[Trial]:
     """Yield the readable trials of cells that are in the experiment."""
-    for directory in store.finished(run):
-        trial = store.need(RequestedTrial, directory)
-        if trial.cell in names:
-            yield directory, trial
+    for trial in run.trials:
+        if trial.requested.cell in names:
+            yield trial
         else:
             warn(
-                f"{directory / RequestedTrial.FILE}: the experiment has no cell {trial.cell!r};"
+                f"{trial.folder / RequestedTrial.FILE}: the experiment has no cell {trial.requested.cell!r};"
                 " the trial is left out"
             )
 
 
-def _trial_columns(run: Path, directory: Path, trial: RequestedTrial) -> Row:
+def _trial_columns(run: Run, trial: Trial) -> Row:
+    requested = trial.requested
     return {
-        "experiment": trial.experiment,
+        "experiment": requested.experiment,
         "run": run.name,
-        "trial": trial.trial,
-        "cell": trial.cell,
-        "block": trial.block,
-        "baseline": trial.baseline,
-        "null": trial.null,
-        "workload": trial.workload.name,
-        "status": store.need(Result, directory).status,
-        **trial.factors,
+        "trial": requested.trial,
+        "cell": requested.cell,
+        "block": requested.block,
+        "baseline": requested.baseline,
+        "null": requested.null,
+        "workload": requested.workload.name,
+        "status": trial.result.status,
+        **requested.factors,
     }
 
 

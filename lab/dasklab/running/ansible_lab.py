@@ -17,8 +17,7 @@ from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.files import Failed
 from dasklab.model.order import Orders
-from dasklab.model.trial import RequestedTrial
-from dasklab.results.storage import store
+from dasklab.results.run import Trial
 from dasklab.running import collect, playbook
 from dasklab.running.orders import orders
 from dasklab.running.setup import lab_hosts
@@ -50,11 +49,11 @@ class AnsibleLab:
             LabError: the playbook failed before the trial began, or it was stopped, for instance at its
                 deadline. In the second case the lab has been reset.
         """
-        trial = store.need(RequestedTrial, directory)
+        trial = Trial(directory).requested
         (directory / Failed.FILE).unlink(missing_ok=True)
         shutil.rmtree(directory / collect.FOLDER, ignore_errors=True)
         (directory / collect.FOLDER).mkdir()
-        store.write(directory, Orders(trial=orders(trial, lab_hosts(self._lab))))
+        Trial(directory).write(Orders(trial=orders(trial, lab_hosts(self._lab))))
         variables = {"trial_directory": str(directory.resolve())}
         options = ["-e", f"@{(directory / Orders.FILE).resolve()}"]
         try:
@@ -68,7 +67,7 @@ class AnsibleLab:
         if not status:
             collect.collect(directory, next(iter(self._lab.hosts("hypervisors")), ""))
         elif failed := collect.failure(directory):
-            store.write(directory, failed)
+            Trial(directory).write(failed)
         else:
             raise LabError(_cause(directory / LOG) or f"ansible-playbook ended with {status}")
         return status

@@ -33,7 +33,7 @@ from dasklab.model.files import (
 )
 from dasklab.model.nic import LAB_SLOT, POLICED, net_key
 from dasklab.model.strict import validate
-from dasklab.results.storage import store
+from dasklab.results.run import Trial
 
 FOLDER = "collected"
 WHEN = ("before", "after")
@@ -78,7 +78,7 @@ def collect(directory: Path, node_name: str) -> None:
         *capture(answers[client.name], _read(client / "capture-timings.json", None)),
     ]
     for document in documents:
-        store.write(directory, document)
+        Trial(directory).write(document)
     for name, path in results(folder):
         path.replace(directory / name)
     shutil.rmtree(folder)

@@ -26,7 +26,7 @@ from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.model.trusted_source import require_trusted
 from dasklab.paths import SHARE
 from dasklab.results import table
-from dasklab.results.storage import damage, store
+from dasklab.results.run import Run, Trial
 from dasklab.results.validity import completeness, node, verdict
 from dasklab.running import stops
 from dasklab.running.life import TRANSITIONS, Event, State, is_pending
@@ -72,7 +72,7 @@ class ActiveRun:
 
     def remaining_s(self) -> float:
         """Estimate how long the pending trials will take, from the finished trials or else from the plan."""
-        results = [store.need(Result, trial) for trial in store.finished(self.directory)]
+        results = [trial.result for trial in Run(self.directory).trials]
         durations_s = [result.wall_s for result in results if result.status in ("ok", "invalid")]
         pending = [trial for trial in self.pending() if not trial.unsupported]
         if durations_s:
@@ -116,7 +116,7 @@ def start(
         setup=setup,
         experiment=experiment.model_dump(mode="json", exclude_unset=True),
     )
-    store.write(directory, document)
+    Run(directory).write(document)
     return ActiveRun(directory, name, experiment, trials, setup)
 
 
@@ -131,13 +131,14 @@ def resume(directory: Path, setup: Setup | None = None, *, again: bool = False) 
     Raises:
         LabError: the inventory has changed, or this version of dasklab plans other trials.
     """
-    document = store.read_run(directory)
+    stored = Run(directory)
+    document = stored.document
     if setup and not document.setup.is_same_lab(setup):
         raise LabError(
             f"{directory}: the inventory has changed since this run started",
             "restore the inventory or start a new run; trials of different labs cannot be compared",
         )
-    experiment = store.experiment(document)
+    experiment = stored.experiment
     trials = plan(document.name, experiment, document.setup, seed=document.seed, only=document.only)
     if tuple(trial.trial for trial in trials) != document.order:
         raise LabError(
@@ -184,7 +185,7 @@ def execute(
         except KeyboardInterrupt:
             raise ResetStoppedError from None
         raise
-    table.write(run.directory)
+    table.write(Run(run.directory))
     if any(trial.nics != run.setup.nics and not trial.unsupported for trial in pending):
         lab.reset()
 
@@ -200,7 +201,7 @@ def _measure(
         wait()
     watch(trial, State.RUNNING)
     exit_status = _attempt(run.directory / trial.trial, trial, lab)
-    watch(trial, State(verdict.assess(run.directory)[trial.trial].status))
+    watch(trial, State(verdict.assess(Run(run.directory))[trial.trial].status))
     if exit_status:
         _require_endpoint(run, trial, lab)
 
@@ -209,13 +210,13 @@ def _require_endpoint(run: ActiveRun, failed: RequestedTrial, lab: TrialRunner) 
     try:
         lab.require_endpoint()
     except LabError as error:
-        table.write(run.directory)
+        table.write(Run(run.directory))
         raise LabError(f"the run stopped after trial {failed.trial}: {error.message}", error.hint) from error
 
 
 def _disturbed(run: ActiveRun, trials: list[RequestedTrial]) -> list[RequestedTrial]:
     """Return the trials that are invalid only because others used their node."""
-    results = [(trial, store.read(Result, run.directory / trial.trial)) for trial in trials]
+    results = [(trial, Trial(run.directory / trial.trial).read(Result)) for trial in trials]
     return [
         trial
         for trial, result in results
@@ -229,14 +230,15 @@ def _attempt(directory: Path, trial: RequestedTrial, lab: TrialRunner) -> int:
     """Run one trial in an empty folder and return its exit status. An earlier attempt's files are removed."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    store.write(directory, trial)
+    stored = Trial(directory)
+    stored.write(trial)
     started, clock, suspended_s = time.time(), time.monotonic(), _suspended_s()
     with stops.watch_own_process() as pauses:
         status, error = _run(directory, trial, lab)
     wall_s, measuring_s = time.monotonic() - clock, 0.0
     try:
-        measuring_s = store.measuring_s(directory)
-        completeness.write(directory)
+        measuring_s = stored.measuring_s
+        completeness.write(stored)
     except LabError as unreadable:  # a file that the trial wrote
         status, error = status or 1, error or unreadable.message
     attempt = Attempt(
@@ -245,11 +247,11 @@ def _attempt(directory: Path, trial: RequestedTrial, lab: TrialRunner) -> int:
         wall_s=wall_s,
         measuring_s=measuring_s,
         error=error,
-        files=damage.left(directory),
+        files=stored.files,
         suspended_s=round(_suspended_s() - suspended_s, 3),
         pauses=tuple(pauses),
     )
-    store.write(directory, attempt)
+    stored.write(attempt)
     return status
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from dasklab.errors import LabError
 from dasklab.model.files import Result
 from dasklab.notices import warn
-from dasklab.results.storage import damage, store
+from dasklab.results.run import Trial
 
 
 class State(Enum):
@@ -82,8 +82,9 @@ def state_of(directory: Path, *, check_files: bool) -> State:
     """Return what the files of a trial say. It is DAMAGED only if its files are checked, which reads all."""
     if not directory.exists():
         return State.PLANNED
+    trial = Trial(directory)
     try:
-        result = store.read(Result, directory)
+        result = trial.read(Result)
     except LabError as error:
         warn(f"{error.message}; the trial will be run again")
         return State.CUT
@@ -91,6 +92,6 @@ def state_of(directory: Path, *, check_files: bool) -> State:
         return State.CUT
     state = State(result.status)
     can_be_damaged = (state, Event.LOSE_FILE) in TRANSITIONS
-    if check_files and can_be_damaged and damage.damage(directory):
+    if check_files and can_be_damaged and trial.damage:
         return TRANSITIONS[state, Event.LOSE_FILE]
     return state

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pandas as pd
 
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
+from dasklab.results.run import Run
 from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import Interval
-from dasklab.results.storage import store
-from dasklab.results.table import load
+from dasklab.results.table import table
 from dasklab.running.driver import ActiveRun
 from dasklab.running.trials import plan
 
@@ -53,7 +52,7 @@ def extended(run: ActiveRun, blocks: int) -> ActiveRun:
     Raises:
         LabError: the run has more blocks already.
     """
-    stored, current = store.read_run(run.directory), run.experiment.blocks
+    stored, current = Run(run.directory).document, run.experiment.blocks
     if blocks < current:
         raise LabError(
             f"{run.directory}: it has {current} blocks already", f"use --blocks {current + 1} or more"
@@ -65,23 +64,25 @@ def extended(run: ActiveRun, blocks: int) -> ActiveRun:
 
 def record(run: ActiveRun) -> None:
     """Write the run's number of blocks and its trials to its folder."""
-    stored = store.read_run(run.directory)
-    content = stored.experiment | {"blocks": run.experiment.blocks}
+    stored = Run(run.directory)
+    content = stored.document.experiment | {"blocks": run.experiment.blocks}
     order = tuple(trial.trial for trial in run.trials)
-    store.write(run.directory, stored.model_copy(update={"experiment": content, "order": order}))
+    stored.write(stored.document.model_copy(update={"experiment": content, "order": order}))
 
 
 def next_block(run: ActiveRun, rule: StopRule) -> ActiveRun | None:
     """Return the run with one more block; None if the rule says that it has enough."""
     blocks = run.experiment.blocks
-    if blocks >= rule.max_blocks or (blocks >= MIN_BLOCKS and is_narrow(run.directory, blocks, rule.share)):
+    if blocks >= rule.max_blocks or (
+        blocks >= MIN_BLOCKS and is_narrow(Run(run.directory), blocks, rule.share)
+    ):
         return None
     return extended(run, blocks + 1)
 
 
-def is_narrow(directory: Path, blocks: int, share: float) -> bool:
+def is_narrow(run: Run, blocks: int, share: float) -> bool:
     """Return whether the main metric's intervals are narrow enough with the last block and without it."""
-    frame, metrics = load(directory), list(store.read_run(directory).experiment["metrics"])
+    frame, metrics = table(run), run.metrics
     return all(width(frame[frame.block <= last], metrics) <= share for last in (blocks, blocks - 1))
 
 

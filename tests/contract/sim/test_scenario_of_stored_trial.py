@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dasklab.model.trial import RequestedTrial
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.whatif import parse, scenario
-from dasklab.results.storage import store
+from dasklab.results.run import Trial
 
 from tests.unit.dasklab.stored_run import TRIAL, previous_run
 
@@ -16,7 +15,7 @@ pytest.importorskip("distributed")
 
 
 def test_scenario_of_a_stored_trial_keeps_its_invariants(tmp_path: Path) -> None:
-    folder = previous_run(tmp_path) / TRIAL
-    trial, calibration = store.need(RequestedTrial, folder), calibrate(folder)
+    stored = Trial(previous_run(tmp_path) / TRIAL)
+    trial, calibration = stored.requested, calibrate(stored)
     for change in ("workers=1", "workers=5", "lab_nic_rate_mbit=50"):
         scenario(trial, calibration, parse((change,)), seed=0).check()

@@ -12,7 +12,7 @@ from dasklab.breakdown.show.explain import Explained
 from dasklab.model.files import Records
 from dasklab.records.document import RECORD
 from dasklab.results.pack import sha256
-from dasklab.results.storage import store
+from dasklab.results.run import Trial
 
 MAX_NAMED_KINDS = 3  # of tasks that differ
 
@@ -35,27 +35,27 @@ def _cut(compared: Sequence[Explained]) -> str:
     for record in compared:
         about = record.document
         if about and about.complete is False and about.beyond_limit:
-            return f"{record.directory} reached its size limit; record that run again with a larger max_mb"
+            return f"{record.trial.folder} reached its size limit; record that run again with a larger max_mb"
         if about and about.complete is False:
-            return f"{record.directory} was cut off; record that run again"
+            return f"{record.trial.folder} was cut off; record that run again"
     return ""
 
 
 def _same(compared: Sequence[Explained]) -> str:
     directories: dict[str, Path] = {}
     for record in compared:
-        content = _digest(record.directory)
+        content = _digest(record.trial)
         if content in directories:
             first = directories[content]
-            return f"{first} and {record.directory} are the same record; give each record once"
+            return f"{first} and {record.trial.folder} are the same record; give each record once"
         if content:
-            directories[content] = record.directory
+            directories[content] = record.trial.folder
     return ""
 
 
-def _digest(directory: Path) -> str:
+def _digest(trial: Trial) -> str:
     """Return the SHA-256 of what was recorded; empty if that is not in a file."""
-    file = directory / RECORD if records.is_record(directory) else store.file_of(Records, directory)
+    file = trial.folder / RECORD if records.is_record(trial.folder) else trial.file_of(Records)
     if not file.exists():
         return ""
     with file.open("rb") as content:
@@ -66,7 +66,9 @@ def _other_work(compared: Sequence[Explained], remedy: str) -> str:
     first, *others = compared
     for other in others:
         if difference := _difference(first, other):
-            return f"{first.directory} and {other.directory} hold different work ({difference}); {remedy}"
+            return (
+                f"{first.trial.folder} and {other.trial.folder} hold different work ({difference}); {remedy}"
+            )
     return ""
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import permutations
-from pathlib import Path
 
 import pandas as pd
 
@@ -34,15 +33,14 @@ from dasklab.breakdown.build.packets import with_packets
 from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
 from dasklab.errors import LabError
 from dasklab.model.cells import cell_names
-from dasklab.model.files import Campaign, Measured, Result
+from dasklab.model.files import Measured
 from dasklab.model.impairments import sides
 from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import Layout
 from dasklab.notices import warn
 from dasklab.records.document import Record
-from dasklab.results import recording
 from dasklab.results.recording import Recording
-from dasklab.results.storage import store
+from dasklab.results.run import Run, Trial
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Explained:
         document: what the record says of itself; None of a trial.
     """
 
-    directory: Path
+    trial: Trial
     captured: bool
     clocks: dict[str, Clock]
     repeats: list[Repeat]
@@ -86,7 +84,7 @@ class Explained:
     @cached_property
     def bandwidths(self) -> list[BandwidthEstimate]:
         """Dask's estimate of each pair's bandwidth, beside what the link gave."""
-        measured = store.read(Measured, self.directory) or Measured()
+        measured = self.trial.measured or Measured()
         return bandwidth_estimates(self.recorded_bandwidths, self.timed, measured.throughput)
 
     @cached_property
@@ -109,7 +107,7 @@ class Explained:
             if operation.number == number:
                 repeat = cut(self.repeats[0], operation.start, operation.stop)
                 return replace(self, repeats=[repeat], operations=[operation])
-        raise LabError(f"{self.directory} has no operation {number}; it has {len(self.operations)}")
+        raise LabError(f"{self.trial.folder} has no operation {number}; it has {len(self.operations)}")
 
     def summary_of(self, operation: Operation) -> Summary:
         """The time breakdown of one operation of a record."""
@@ -130,7 +128,7 @@ def gap(record: Record) -> str:
     return f"The recording {end} at {moment}, after {seconds:.1f} s. What follows is only that part."
 
 
-def explain(directory: Path, captured: bool = False) -> Explained:
+def explain(trial: Trial, captured: bool = False) -> Explained:
     """Break down the time of a trial's runs.
 
     Args:
@@ -139,43 +137,44 @@ def explain(directory: Path, captured: bool = False) -> Explained:
     Raises:
         LabError: nothing was recorded, or a file of the trial is damaged.
     """
-    if records.is_record(directory):
-        return _explain_record(directory)
-    store.check(directory)
-    frames = records.load(directory, captured)
-    trial = store.read(RequestedTrial, directory)
-    delays = _delays(trial) if trial else {}
+    if records.is_record(trial.folder):
+        return _explain_record(trial)
+    trial.require_whole()
+    frames = records.load(trial.folder, captured)
+    delays = _delays(trial.requested) if trial.has(RequestedTrial) else {}
     if not captured:
         clocks = clocks_by_messages(frames, delays)
-        return _explained(directory, frames, clocks, build_repeats(align(frames, clocks)))
-    capture = recording.read(directory)
+        return _explained(trial, frames, clocks, build_repeats(align(frames, clocks)))
+    capture = trial.capture
     if capture is None or not capture.rows("tasks"):
-        raise LabError(f"{directory}: its capture shows no tasks")
+        raise LabError(f"{trial.folder}: its capture shows no tasks")
     clocks = clocks_by_packets(frames, capture.rows("tasks"), delays)
     repeats = [with_packets(repeat, _transfers(capture)) for repeat in build_repeats(align(frames, clocks))]
-    return replace(_explained(directory, frames, clocks, repeats), captured=True)
+    return replace(_explained(trial, frames, clocks, repeats), captured=True)
 
 
-def _explain_record(directory: Path) -> Explained:
-    frames = records.load(directory)
+def _explain_record(record: Trial) -> Explained:
+    frames = records.load(record.folder)
     clocks = clocks_by_messages(frames)
     aligned = align(frames, clocks)
     (repeat,) = build_repeats(aligned)
     if not repeat.threads:
-        raise LabError(f"{directory}: it shows no worker", "nothing can be explained; record the work again")
+        raise LabError(
+            f"{record.folder}: it shows no worker", "nothing can be explained; record the work again"
+        )
     if repeat.graphs and not len(repeat.tasks.key) and aligned["actor_calls"].empty:
         raise LabError(
-            f"{directory}: none of its tasks had ended when the recording did", "record for longer"
+            f"{record.folder}: none of its tasks had ended when the recording did", "record for longer"
         )
     computations = operations(repeat, complete_graphs(aligned["graphs"]), aligned["introduced"])
     whole = cut(repeat, *total(computations, aligned["actor_calls"], repeat))
-    explained = _explained(directory, frames, clocks, [whole])
-    return replace(explained, operations=computations, document=records.read_document(directory))
+    explained = _explained(record, frames, clocks, [whole])
+    return replace(explained, operations=computations, document=records.read_document(record.folder))
 
 
-def _explained(directory: Path, frames: Frames, clocks: dict[str, Clock], repeats: list[Repeat]) -> Explained:
+def _explained(trial: Trial, frames: Frames, clocks: dict[str, Clock], repeats: list[Repeat]) -> Explained:
     return Explained(
-        directory, False, clocks, repeats, _cpu_wait(frames), frames["bandwidths"], facts=facts(frames)
+        trial, False, clocks, repeats, _cpu_wait(frames), frames["bandwidths"], facts=facts(frames)
     )
 
 
@@ -205,25 +204,19 @@ def _transfers(capture: Recording) -> pd.DataFrame:
     return table
 
 
-def is_run(path: Path) -> bool:
-    """Whether this is the folder of an experiment's run, and not of one trial."""
-    return (path / Campaign.FILE).exists()
-
-
 def explain_trials(
-    run: Path, captured: bool = False, *, valid_only: bool = False
-) -> Iterator[tuple[Path, Explained]]:
+    run: Run, captured: bool = False, *, valid_only: bool = False
+) -> Iterator[tuple[Trial, Explained]]:
     """Yield the time breakdown of each finished trial of which Dask's records exist."""
-    for directory in store.finished(run):
-        is_wanted = not valid_only or store.need(Result, directory).status == "ok"
-        if is_wanted and records.recorded(directory, captured):
+    for trial in run.trials:
+        if (trial.is_valid or not valid_only) and records.recorded(trial.folder, captured):
             try:
-                yield directory, explain(directory, captured)
+                yield trial, explain(trial, captured)
             except LabError as error:
                 warn(f"{error.message}; the trial's time is not explained")
 
 
-def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
+def cells(run: Run, captured: bool = False) -> dict[str, Summary]:
     """Return the time breakdown of each cell of an experiment's run, the baseline first: of its valid trials.
 
     Empty where nothing was recorded of the baseline.
@@ -231,14 +224,14 @@ def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
     return summarise_cells(run, explain_trials(run, captured, valid_only=True))
 
 
-def summarise_cells(run: Path, trials: Iterable[tuple[Path, Explained]]) -> dict[str, Summary]:
+def summarise_cells(run: Run, trials: Iterable[tuple[Trial, Explained]]) -> dict[str, Summary]:
     """Return the same as ``cells`` from trials that are explained already."""
     timed: dict[str, list[Repeat]] = {}
-    for directory, explained in trials:
-        if store.need(Result, directory).status == "ok":
-            trial = store.need(RequestedTrial, directory)
-            timed.setdefault("null trial" if trial.null else trial.cell, []).extend(explained.timed)
-    base = cell_names(store.experiment(store.read_run(run)))[0]
+    for trial, explained in trials:
+        if trial.is_valid:
+            cell = "null trial" if trial.requested.null else trial.requested.cell
+            timed.setdefault(cell, []).extend(explained.timed)
+    base = cell_names(run.experiment)[0]
     order = [base, *(name for name in timed if name != base)] if base in timed else []
     return {name: summarise(timed[name]) for name in order}
 

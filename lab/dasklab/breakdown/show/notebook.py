@@ -13,6 +13,7 @@ from dasklab.breakdown.show import wording
 from dasklab.breakdown.show.changes import changes
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.breakdown.show.wording import Row
+from dasklab.results.run import open_trial
 
 # Readable on light and dark pages: colours are inherited, lines are half transparent.
 STYLE = "border-collapse:collapse;text-align:left;border-bottom:1px solid #8888"
@@ -57,7 +58,7 @@ class Explanation:
         except ImportError:
             return "<p>For a picture: pip install dasklab[report]</p>"
         svg = io.StringIO()
-        figure = pictures.threads({self.explained.directory.name: self.explained.median_repeat})
+        figure = pictures.threads({self.explained.trial.name: self.explained.median_repeat})
         figure.savefig(svg, format="svg")
         text = svg.getvalue()
         return f'<div style="{WHITE}">{text[text.index("<svg") :]}</div>'
@@ -65,7 +66,7 @@ class Explanation:
 
 def explain_folder(folder: Path) -> Explanation:
     """Explain the record in a folder."""
-    return Explanation(explain(folder))
+    return Explanation(explain(open_trial(folder)))
 
 
 def _aligned(rows: list[Row]) -> Iterator[str]:

@@ -14,11 +14,11 @@ from dasklab.console.trials.progress import execute
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model import experiment
-from dasklab.model.files import Campaign, Result
+from dasklab.model.files import Campaign
 from dasklab.model.number_format import format_number
 from dasklab.model.trial import Setup
-from dasklab.results import load
-from dasklab.results.storage import store
+from dasklab.results.run import Run, Trial, open_run
+from dasklab.results.table import table
 from dasklab.results.validity import completeness
 from dasklab.running import driver
 from dasklab.running.ansible_lab import AnsibleLab
@@ -37,7 +37,7 @@ def measure(lab: Inventory, root: Path, *, again: bool = False) -> None:
     run = None if again else _stored_run(lab, setup)
     if run and not run.pending():
         click.echo(
-            f"Using the baseline measured on {_measured_on(run.directory)}."
+            f"Using the baseline measured on {_measured_on(open_run(run.directory))}."
             " To measure again: dasklab baseline --again"
         )
     else:
@@ -45,33 +45,33 @@ def measure(lab: Inventory, root: Path, *, again: bool = False) -> None:
             # Look again under the lock: another command may have measured it in the meantime.
             run = (None if again else _stored_run(lab, setup)) or _new_run(lab, setup, root)
             execute(run, AnsibleLab(lab.path))
-        _refuse_failed(run.directory)
+        _refuse_failed(open_run(run.directory))
         click.echo("Measured the baseline.")
-    show(run.directory)
+    show(open_run(run.directory))
     click.echo("\nTo run an experiment: dasklab run EXPERIMENT (dasklab run lists all)")
 
 
-def show(run: Path) -> None:
+def show(run: Run) -> None:
     """Print the baseline's metrics, one per line, and where its captures are."""
-    frame = load(run)
+    frame = table(run)
     rows = []
     for metric, values in frame[~frame["warmup"]].groupby("metric", sort=False)["value"]:
         numbers = map(format_number, (values.median(), values.min(), values.max()))
         rows.append((str(metric), str(len(values)), *numbers))
-    click.echo(f"Results: {run}\n")
+    click.echo(f"Results: {run.folder}\n")
     print_table(("metric", "n", "median", "min", "max"), rows)
-    for trial in store.finished(run):
+    for trial in run.trials:
         _show_capture(trial)
 
 
-def _show_capture(trial: Path) -> None:
+def _show_capture(trial: Trial) -> None:
     """Print the command that reads a trial's capture, and what the capture lacks."""
     summary = completeness.read(trial)
     if summary is None:
         return
     if summary.messages:
-        size_mb = sum(capture.stat().st_size for capture in trial.glob("capture*.pcap")) / 1e6
-        command = f"dasklab wire {quote(str(trial))}/capture*.pcap"
+        size_mb = sum(capture.stat().st_size for capture in trial.folder.glob("capture*.pcap")) / 1e6
+        command = f"dasklab wire {quote(str(trial.folder))}/capture*.pcap"
         click.echo(f"\nTo read Dask's messages in the capture ({size_mb:.1f} MB): {command}")
     if problem := completeness.line(summary):
         click.secho(problem, fg="red", bold=True)
@@ -90,7 +90,8 @@ def _stored_run(lab: Inventory, setup: Setup) -> ActiveRun | None:
     )
     if directory is None or not (directory / Campaign.FILE).exists():
         return None
-    if not store.read_run(directory).setup.is_same_lab(setup) or _failed_trials(directory):
+    run = open_run(directory)
+    if not run.setup.is_same_lab(setup) or _failed_trials(run):
         return None
     return driver.resume(directory, setup)
 
@@ -103,21 +104,20 @@ def _new_run(lab: Inventory, setup: Setup, root: Path) -> ActiveRun:
     return run
 
 
-def _measured_on(directory: Path) -> str:
-    started = max(attempt.started for attempt in store.attempts(directory))
+def _measured_on(run: Run) -> str:
+    started = max(trial.attempt.started for trial in run.trials)
     return f"{datetime.fromtimestamp(started):%Y-%m-%d %H:%M}"
 
 
-def _failed_trials(directory: Path) -> list[tuple[Path, Result]]:
+def _failed_trials(run: Run) -> list[Trial]:
     """Return the finished trials that failed or are invalid."""
-    results = [(trial, store.need(Result, trial)) for trial in store.finished(directory)]
-    return [(trial, result) for trial, result in results if result.status != "ok"]
+    return [trial for trial in run.trials if not trial.is_valid]
 
 
-def _refuse_failed(directory: Path) -> None:
-    for trial, result in _failed_trials(directory):
-        reasons = "; ".join(result.reasons)
+def _refuse_failed(run: Run) -> None:
+    for trial in _failed_trials(run):
+        reasons = "; ".join(trial.result.reasons)
         raise LabError(
-            f"the baseline trial is {result.status}: {reasons}",
-            f"its files are in {trial}; to measure again: dasklab baseline --again",
+            f"the baseline trial is {trial.result.status}: {reasons}",
+            f"its files are in {trial.folder}; to measure again: dasklab baseline --again",
         )

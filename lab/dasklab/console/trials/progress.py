@@ -20,11 +20,10 @@ from dasklab.console.trials.outcome import exit_status, explain_failures
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.experiment import Experiment
-from dasklab.model.files import Result
 from dasklab.model.metric import METRICS
 from dasklab.model.trial import RequestedTrial
+from dasklab.results.run import Trial, open_run
 from dasklab.results.samples import samples
-from dasklab.results.storage import store
 from dasklab.results.validity import completeness
 from dasklab.running import capabilities, driver, more_blocks, quiet_node
 from dasklab.running.ansible_lab import AnsibleLab, current_phase
@@ -97,7 +96,7 @@ def _execute_and_report(
     except LabError as error:
         stop_error = error
     conclude(run)
-    if stop_error and exit_status(run.directory) != ExitStatus.FAILED:
+    if stop_error and exit_status(open_run(run.directory)) != ExitStatus.FAILED:
         raise stop_error
     if stop_error:
         click.secho(f"dasklab: {stop_error.message}", fg="red", err=True)
@@ -208,10 +207,10 @@ class TrialDisplay:
         self._print_verdict(trial, state)
 
     def _print_verdict(self, trial: RequestedTrial, state: State) -> None:
-        directory = self._run.directory / trial.trial
-        result, lost_frames = store.need(Result, directory), completeness.line(completeness.read(directory))
+        stored = Trial(self._run.directory / trial.trial)
+        result, lost_frames = stored.result, completeness.line(completeness.read(stored))
         screen = self._progress.console
-        measured = self._measured(directory) if state in (State.OK, State.INVALID) else ""
+        measured = self._measured(stored) if state in (State.OK, State.INVALID) else ""
         line = f" {trial.trial} ({duration(result.wall_s)}){measured}"
         screen.print(Text.assemble((f"{state.value:11}", COLOURS[state]), line))
         warnings = [f"warning: {warning}" for warning in result.warnings]
@@ -220,16 +219,17 @@ class TrialDisplay:
             screen.print(Text(f"{INDENT}{reason}", "bold red" if reason == lost_frames else ""))
         self._last_reasons = reasons
 
-    def _measured(self, directory: Path) -> str:
+    def _measured(self, trial: Trial) -> str:
         """Return the median of the main metric in words; "" if it was not measured."""
         metric = METRICS[next(iter(self._run.experiment.metrics))]
-        rows = [row for row in samples(directory) if row["metric"] == metric.name and not row.get("warmup")]
+        rows = [row for row in samples(trial) if row["metric"] == metric.name and not row.get("warmup")]
         values = [row["value"] for row in rows if row["value"] is not None]
         return f"  {metric.title} {metric.quantity(median(values))}" if values else ""
 
 
 def conclude(run: ActiveRun) -> None:
     """Print a finished run's tables, the command for its report, and what to do about failed trials."""
-    show_run(run.directory)
+    stored = open_run(run.directory)
+    show_run(stored)
     click.echo(f"\nTo write the report: dasklab report {quote(str(run.directory))}")
-    explain_failures(run.directory)
+    explain_failures(stored)

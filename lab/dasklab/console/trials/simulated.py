@@ -12,7 +12,7 @@ from dasklab.model.experiment import Experiment
 from dasklab.model.trial import Setup
 from dasklab.predict import simulated_lab
 from dasklab.predict.simulated_lab import Calibrations, SimulatedLab
-from dasklab.results.storage import store
+from dasklab.results.run import Run
 from dasklab.running import driver
 
 
@@ -24,7 +24,7 @@ class Calibrated:
     setup: Setup
 
     @classmethod
-    def from_measured(cls, source: Path, experiment: Experiment, seeds: int) -> Calibrated:
+    def from_measured(cls, source: Run, experiment: Experiment, seeds: int) -> Calibrated:
         """Calibrate on a measured run or trial. It takes a while, so each workload is reported."""
         calibrations = Calibrations.from_measured(source, experiment, lambda line: click.echo(line, err=True))
         return cls(calibrations, simulated_lab.setup(source, experiment, calibrations, seeds))
@@ -43,12 +43,12 @@ class Calibrated:
         ongoing = driver.start(
             root / simulated_lab.FOLDER, name, experiment, self.setup, quick=quick, seed=seed, only=only
         )
-        store.write(ongoing.directory, self.calibrations)
+        Run(ongoing.directory).write(self.calibrations)
         go_on(ongoing)
         return ongoing.directory
 
 
 def go_on(ongoing: driver.ActiveRun) -> None:
     """Execute the remaining trials of a simulated run."""
-    execute(ongoing, SimulatedLab.of_run(ongoing.directory))
+    execute(ongoing, SimulatedLab.of_run(Run(ongoing.directory)))
     conclude(ongoing)

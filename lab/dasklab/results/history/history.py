@@ -21,16 +21,15 @@ from pydantic import Field, computed_field
 from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
-from dasklab.model.files import Timings
 from dasklab.model.metric import METRICS
 from dasklab.model.packages import version_key
+from dasklab.results.run import Run, Trial
 from dasklab.results.statistics.identity import accelerator
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.statistics.scale import Scale, level
 from dasklab.results.statistics.typical import typical
-from dasklab.results.storage import store
-from dasklab.results.table import load
+from dasklab.results.table import table
 
 COLUMNS = {
     "machine": "accelerator of the lab; results of different ones are not compared",
@@ -117,7 +116,7 @@ def need(file: Path) -> pd.DataFrame:
     return frame
 
 
-def add(file: Path, run: Path) -> int:
+def add(file: Path, run: Run) -> int:
     """Add the valid samples of a run to the history; return their number.
 
     Raises:
@@ -125,7 +124,7 @@ def add(file: Path, run: Path) -> int:
     """
     rows = pd.DataFrame(_rows(run), columns=list(COLUMNS))
     if rows.empty:
-        raise LabError(f"{run}: no valid sample of a metric that its experiment names")
+        raise LabError(f"{run.folder}: no valid sample of a metric that its experiment names")
     old = read(file)
     frames = [frame for frame in (old[old.run != rows.run.iloc[0]], rows) if not frame.empty]
     with atomic.replaced(file) as draft:
@@ -184,12 +183,10 @@ def _cell(params: object, dask: object) -> str:
     return f"{params} {dask}"
 
 
-def _rows(run: Path) -> Iterator[dict[str, Any]]:
+def _rows(run: Run) -> Iterator[dict[str, Any]]:
     """Yield a run's valid samples, without warm-ups and probes, of the metrics whose ratios make sense."""
-    campaign = store.read_run(run)
-    experiment = store.experiment(campaign)
-    frame = load(run)
-    versions = {directory.name: _version(directory) for directory in store.finished(run)}
+    experiment, frame = run.experiment, table(run)
+    versions = {trial.name: _version(trial) for trial in run.trials}
     factors = [name for name in frame.attrs["factors"] if not _sets_packages(experiment, name)]
     metrics = [metric for metric in experiment.metrics if not METRICS[metric].zero_based]
     valid = frame[frame.status.eq("ok") & ~frame.warmup & frame.tested & frame.metric.isin(metrics)]
@@ -207,9 +204,8 @@ def _rows(run: Path) -> Iterator[dict[str, Any]]:
         }
 
 
-def _version(trial: Path) -> str:
-    timings = store.read(Timings, trial)
-    return timings.versions.get("dask", "unknown") if timings else "unknown"
+def _version(trial: Trial) -> str:
+    return trial.timings.versions.get("dask", "unknown") if trial.timings else "unknown"
 
 
 def _sets_packages(experiment: Experiment, factor: str) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
@@ -19,11 +18,12 @@ from pydantic import Field
 from dasklab.errors import LabError
 from dasklab.model.json_output import Number
 from dasklab.model.metric import METRICS
+from dasklab.results.run import Run
 from dasklab.results.statistics.identity import identity
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.statistics.scale import Scale, exp, has_ratios, level
-from dasklab.results.table import load
+from dasklab.results.table import table
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class CellChange:
     is_shown: bool
 
 
-def compare(old: Path, new: Path, anyway: bool = False) -> list[CellChange]:
+def compare(old: Run, new: Run, anyway: bool = False) -> list[CellChange]:
     """Compare every cell and metric that both runs have, valid trials only.
 
     Args:
-        old: the directory of a run.
-        new: the directory of another run.
+        old: a run.
+        new: another run.
         anyway: compare runs that are not comparable.
 
     Raises:
@@ -56,11 +56,11 @@ def compare(old: Path, new: Path, anyway: bool = False) -> list[CellChange]:
         raise LabError(
             f"not comparable: {'; '.join(reasons)}", "dasklab results compare --anyway if you mean it"
         )
-    frames = [_valid(load(run)) for run in (old, new)]
+    frames = [_valid(table(run)) for run in (old, new)]
     keys = [set(zip(frame.metric, frame.cell, strict=True)) for frame in frames]
     common = sorted(keys[0] & keys[1])
     if not common:
-        raise LabError(f"{old} and {new} have no valid cell in common")
+        raise LabError(f"{old.folder} and {new.folder} have no valid cell in common")
     metrics = dict.fromkeys(metric for metric, _ in common)
     rows = [row for metric in metrics for row in _changes(frames, metric, common)]
     corrected = holm([estimate.p_value for _, estimate in rows])
@@ -70,7 +70,7 @@ def compare(old: Path, new: Path, anyway: bool = False) -> list[CellChange]:
     ]
 
 
-def differences(old: Path, new: Path) -> list[str]:
+def differences(old: Run, new: Run) -> list[str]:
     """Return why two runs are not comparable: ``dask 2024.8.0 and 2026.8.0``."""
     before, after = identity(old), identity(new)
     return [

@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field, computed_field
 from typing_extensions import Self
 
-from dasklab.model.files import AGAIN, Result, Simulation, Timings
+from dasklab.model.files import AGAIN, Result
 from dasklab.model.json_output import CONFIG
 from dasklab.model.metric import METRICS
-from dasklab.model.trial import RequestedTrial
+from dasklab.results.run import Run, Trial
 from dasklab.results.statistics.compare import CellChange, compare
 from dasklab.results.statistics.identity import simulated_from
 from dasklab.results.statistics.interval import format_interval
-from dasklab.results.storage import store
 
 
 @dataclass(frozen=True)
@@ -56,32 +54,36 @@ class Reproduced:
     verdicts: Annotated[list[str], Field(description="Sentences: is the difference larger than chance?")]
 
     @classmethod
-    def of(cls, old: Path, new: Path, cell: str) -> Self:
+    def of(cls, old: Run, new: Run, cell: str) -> Self:
         """Compare a cell of two runs."""
-        return cls(str(old), str(new), cell, rows(old, new, cell), list(verdicts(old, new, cell)))
+        return cls(
+            str(old.folder), str(new.folder), cell, rows(old, new, cell), list(verdicts(old, new, cell))
+        )
 
 
-def rows(old: Path, new: Path, cell: str) -> list[ReproducedRow]:
+def rows(old: Run, new: Run, cell: str) -> list[ReproducedRow]:
     """Return the properties of each trial of a cell that both runs have, block by block."""
     before, after = _trials(old, cell), _trials(new, cell)
     return [row for key in before if key in after for row in _rows(before[key], after[key])]
 
 
-def _trials(run: Path, cell: str) -> dict[tuple[int, bool], Path]:
-    """Map the block, and whether it is the null trial, to the directory of each trial of a cell."""
-    trials = {directory: store.need(RequestedTrial, directory) for directory in store.finished(run)}
-    return {(trial.block, trial.null): path for path, trial in trials.items() if trial.cell == cell}
+def _trials(run: Run, cell: str) -> dict[tuple[int, bool], Trial]:
+    """Map the block, and whether it is the null trial, to each trial of a cell."""
+    return {
+        (trial.requested.block, trial.requested.null): trial
+        for trial in run.trials
+        if trial.requested.cell == cell
+    }
 
 
-def _rows(old: Path, new: Path) -> Iterator[ReproducedRow]:
+def _rows(old: Trial, new: Trial) -> Iterator[ReproducedRow]:
     """Yield a trial's faults, its verdict, its mean, and the digest of each seed."""
-    faults = [" and ".join(map(str, store.need(RequestedTrial, path).faults)) for path in (old, new)]
+    faults = [" and ".join(map(str, trial.requested.faults)) for trial in (old, new)]
     if any(faults):
         yield ReproducedRow(old.name, "fault", *faults)
-    results = [store.need(Result, path) for path in (old, new)]
-    yield ReproducedRow(old.name, "verdict", *(_verdict(result) for result in results))
-    yield ReproducedRow(old.name, "mean", *(_mean(path) for path in (old, new)))
-    digests = [_digests(path) for path in (old, new)]
+    yield ReproducedRow(old.name, "verdict", *(_verdict(trial.result) for trial in (old, new)))
+    yield ReproducedRow(old.name, "mean", *(_mean(trial.durations_s) for trial in (old, new)))
+    digests = [_digests(trial) for trial in (old, new)]
     for seed in digests[0]:
         yield ReproducedRow(old.name, f"seed {seed}", digests[0][seed], digests[1].get(seed, "none"))
 
@@ -90,19 +92,17 @@ def _verdict(result: Result) -> str:
     return "; ".join([result.status, *(why for why in result.reasons if not why.startswith(AGAIN))])
 
 
-def _mean(directory: Path) -> str:
-    timings = store.read(Timings, directory)
-    timed = [sample.duration_s for sample in timings.timed] if timings else []
-    return f"{fmean(timed):.6g} s" if timed else "none"
+def _mean(durations_s: list[float]) -> str:
+    return f"{fmean(durations_s):.6g} s" if durations_s else "none"
 
 
-def _digests(directory: Path) -> dict[int, str]:
+def _digests(trial: Trial) -> dict[int, str]:
     """Map each seed of a simulated trial to its digest."""
-    simulation = store.read(Simulation, directory)
-    return {outcome.seed: outcome.digest for outcome in simulation.outcomes} if simulation else {}
+    outcomes = trial.simulation.outcomes if trial.simulation else ()
+    return {outcome.seed: outcome.digest for outcome in outcomes}
 
 
-def verdicts(old: Path, new: Path, cell: str) -> Iterator[str]:
+def verdicts(old: Run, new: Run, cell: str) -> Iterator[str]:
     """Yield a line for each metric: whether chance explains the difference.
 
     A simulated run may be compared with the measured run that it simulates.

@@ -25,16 +25,13 @@ Unknown numbers are null.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from dasklab.errors import LabError
 from dasklab.model.files import CaptureReport, Completeness, Hosts, Timings
 from dasklab.model.number_format import format_number
 from dasklab.notices import warn
-from dasklab.results import recording
 from dasklab.results.recording import Recording
-from dasklab.results.storage import store
-from dasklab.results.storage.damage import capture_gaps
+from dasklab.results.run import Trial
 
 DROPS = {
     "dropped_kernel": "the kernel dropped {:,} frames, tcpdump's buffer was full",
@@ -52,20 +49,20 @@ REMEDY = (
 )
 
 
-def write(directory: Path) -> None:
+def write(trial: Trial) -> None:
     """Judge the capture of a trial, if it has one, and write completeness.json."""
-    if completeness := _examine(directory):
-        store.write(directory, completeness)
+    if completeness := _examine(trial):
+        trial.write(completeness)
 
 
-def read(directory: Path) -> Completeness | None:
+def read(trial: Trial) -> Completeness | None:
     """Return the verdict on a trial's capture, judged now if it is not stored; None without a capture."""
     try:
-        stored = store.read(Completeness, directory) or _examine(directory)
+        stored = trial.read(Completeness) or _examine(trial)
     except LabError as error:
         warn(f"{error.message}; the capture is judged again")
-        stored = _examine(directory)
-    return _with_gaps(directory, stored) if stored else None
+        stored = _examine(trial)
+    return _with_gaps(trial, stored) if stored else None
 
 
 def line(completeness: Completeness | None) -> str:
@@ -78,9 +75,9 @@ def line(completeness: Completeness | None) -> str:
     return f"The capture is incomplete: {reasons}"
 
 
-def _with_gaps(directory: Path, stored: Completeness) -> Completeness:
+def _with_gaps(trial: Trial, stored: Completeness) -> Completeness:
     """Return the verdict after files of the capture were lost."""
-    gaps = capture_gaps(directory)
+    gaps = trial.capture_gaps
     if not gaps:
         return stored
     verdict = "blind" if stored.verdict == "blind" else "lost"
@@ -118,11 +115,8 @@ def examine(capture: Recording, timed: Timings | None, hosts: Hosts | None) -> C
     )
 
 
-def _examine(directory: Path) -> Completeness | None:
-    capture = recording.read(directory)
-    if capture is None:
-        return None
-    return examine(capture, store.read(Timings, directory), store.read(Hosts, directory))
+def _examine(trial: Trial) -> Completeness | None:
+    return examine(trial.capture, trial.timings, trial.hosts) if trial.capture else None
 
 
 def _sent_bytes(captured: Timings, timed: Timings | None, hosts: Hosts | None) -> int | None:

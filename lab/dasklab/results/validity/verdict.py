@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from dasklab.errors import LabError
 from dasklab.model.document import Document
@@ -21,7 +20,7 @@ from dasklab.model.files import (
 )
 from dasklab.model.trial import RequestedTrial
 from dasklab.notices import warn
-from dasklab.results.storage import store
+from dasklab.results.run import Run, Trial
 from dasklab.results.validity import (
     cluster,
     configured,
@@ -35,10 +34,11 @@ from dasklab.results.validity import (
 from dasklab.results.validity.measured import Baseline
 
 Verdict = tuple[Status, list[str]]
+NEEDED: tuple[type[Document], ...] = (RequestedTrial, Attempt)
 READ: tuple[type[Document], ...] = (Timings, Failed, ObservedFaults, Configured, Measured, Hosts)
 
 
-def assess(run: Path) -> dict[str, Result]:
+def assess(run: Run) -> dict[str, Result]:
     """Judge every attempted trial of a run against its baselines, and write each result.json.
 
     A trial has failed if it leaves a file that cannot be read. If a file was damaged after the verdict, the
@@ -47,20 +47,26 @@ def assess(run: Path) -> dict[str, Result]:
     Returns:
         The result of each trial, by name.
     """
-    attempted = {directory: _unreadable(directory) for directory in store.having(run, Attempt)}
-    trials = {d: store.need(RequestedTrial, d) for d, reason in attempted.items() if reason is None}
-    campaign = store.read_run(run)
-    allowed, simulated = store.experiment(campaign).tolerances, campaign.setup.simulated is not None
-    failures = {d: _failure(d, trial, simulated, campaign.seed) for d, trial in trials.items()}
-    bases = [d for d, trial in trials.items() if (trial.baseline or trial.null) and not failures[d]]
+    attempted = {trial: _unreadable(trial) for trial in run.planned if trial.has(Attempt)}
+    trials = [trial for trial, reason in attempted.items() if reason is None]
+    allowed, simulated, seed = run.experiment.tolerances, run.simulated is not None, run.document.seed
+    failures = {trial: _failure(trial, simulated, seed) for trial in trials}
+    bases = [
+        trial
+        for trial in trials
+        if (trial.requested.baseline or trial.requested.null) and not failures[trial]
+    ]
     base = None
     if bases and not simulated:  # simulated links are as requested
-        documents = [document for d in bases if (document := store.read(Measured, d))]
-        base = measured.baseline(trials[bases[0]], documents)
-    verdicts = {d: failures[d] or _judge(d, trial, base, allowed) for d, trial in trials.items()}
-    results = [_write(d, trial, verdicts[d], _warnings(d, trial, allowed)) for d, trial in trials.items()]
+        base = measured.baseline(bases[0].requested, [trial.measured for trial in bases if trial.measured])
+    results = [
+        _write(trial, failures[trial] or _judge(trial, base, allowed), _warnings(trial, allowed))
+        for trial in trials
+    ]
     results += [
-        result for d, reason in attempted.items() if reason and (result := _fail_unreadable(d, reason))
+        result
+        for trial, reason in attempted.items()
+        if reason and (result := _fail_unreadable(trial, reason))
     ]
     return {result.trial: result for result in results}
 
@@ -84,90 +90,88 @@ def link_reasons(
     ]
 
 
-def _unreadable(directory: Path) -> str | None:
+def _unreadable(trial: Trial) -> str | None:
     """Return why a trial's files cannot be judged; None if they can."""
     try:
-        store.need(RequestedTrial, directory), store.need(Attempt, directory)
+        for kind in NEEDED:
+            trial.need(kind)
         for kind in READ:
-            store.read(kind, directory)
+            trial.read(kind)
     except LabError as error:
         return error.message
     return None
 
 
-def _fail_unreadable(directory: Path, reason: str) -> Result | None:
+def _fail_unreadable(trial: Trial, reason: str) -> Result | None:
     """Judge a trial that left a file which cannot be read, unless it was judged before."""
     try:
-        trial = store.need(RequestedTrial, directory)
-        if not (directory / Result.FILE).exists():
-            return _write(directory, trial, ("failed", [reason]))
+        if not trial.has(Result):
+            return _write(trial, ("failed", [reason]))
     except LabError:  # not even the trial's name can be read
         pass
     warn(f"{reason}; the trial is not judged")
     return None
 
 
-def _judge(directory: Path, trial: RequestedTrial, base: Baseline | None, allowed: Tolerances) -> Verdict:
+def _judge(trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:
     """Judge a trial that completed. Without a baseline its links cannot be judged yet."""
-    timings = store.need(Timings, directory)
+    requested, timings = trial.requested, trial.need(Timings)
     during_runs = [
-        *faults.differences(trial, store.read(ObservedFaults, directory), timings),
-        *pauses.differences(timings, store.need(Attempt, directory), allowed),
+        *faults.differences(requested, trial.observed_faults, timings),
+        *pauses.differences(timings, trial.attempt, allowed),
     ]
     if base is None:
         return ("invalid" if during_runs else "ok"), during_runs
-    links = store.read(Configured, directory), store.read(Measured, directory)
-    reasons = link_reasons(trial, *links, base, allowed)
-    reasons += [*cluster.differences(trial, timings), *during_runs]
-    if hosts := store.read(Hosts, directory):
+    reasons = link_reasons(requested, trial.configured, trial.measured, base, allowed)
+    reasons += [*cluster.differences(requested, timings), *during_runs]
+    if hosts := trial.hosts:
         reasons += [*node.clocks(hosts), *node.steal(hosts, allowed), *node.foreign(hosts, allowed)]
     return ("invalid" if reasons else "ok"), reasons
 
 
-def _failure(directory: Path, trial: RequestedTrial, simulated: bool, seed: int) -> Verdict | None:
+def _failure(trial: Trial, simulated: bool, seed: int) -> Verdict | None:
     """Return the verdict on a trial that has nothing to judge; None if it has."""
-    if trial.unsupported:
-        return "unsupported", list(trial.unsupported)
-    attempt, timings = store.need(Attempt, directory), store.read(Timings, directory)
-    if attempt.exit_status:
-        if failed := store.read(Failed, directory):
-            return failed.status, [*failed.reasons, *faults.reproduction(trial, seed)]
-        return "failed", [attempt.error or f"ended with status {attempt.exit_status}"]
+    requested, timings = trial.requested, trial.timings
+    if requested.unsupported:
+        return "unsupported", list(requested.unsupported)
+    if trial.attempt.exit_status:
+        if failed := trial.failed:
+            return failed.status, [*failed.reasons, *faults.reproduction(requested, seed)]
+        return "failed", [trial.attempt.error or f"ended with status {trial.attempt.exit_status}"]
     if timings is None:
         return "failed", [f"the workload left no {Timings.FILE}"]
     check, workers = timings.check, timings.cluster.hosts
-    if trial.worker.variant == "zero" or simulated:  # these compute nothing, so there is no answer
+    if requested.worker.variant == "zero" or simulated:  # these compute nothing, so there is no answer
         pass
     elif check is None:
         return "failed", ["the workload did not check its answer"]
     elif not check.ok:
         return "failed", [f"wrong answer: {check.answer}, expected {check.expected} +- {check.tolerance}"]
-    if workers not in faults.expected_workers(trial):
-        return "failed", [f"{workers} workers computed, {trial.workers} were requested"]
+    if workers not in faults.expected_workers(requested):
+        return "failed", [f"{workers} workers computed, {requested.workers} were requested"]
     return None
 
 
-def _warnings(directory: Path, trial: RequestedTrial, allowed: Tolerances) -> list[str]:
+def _warnings(trial: Trial, allowed: Tolerances) -> list[str]:
     """Return what is suspicious in a trial but does not make it invalid."""
-    hosts = store.read(Hosts, directory)
-    if hosts is None:
+    if trial.hosts is None:
         return []
-    measured_links = store.read(Measured, directory) or Measured()
-    return list(retransmissions.warnings(trial, hosts, measured_links, allowed.loss_confidence))
+    measured_links = trial.measured or Measured()
+    confidence = allowed.loss_confidence
+    return list(retransmissions.warnings(trial.requested, trial.hosts, measured_links, confidence))
 
 
-def _write(directory: Path, trial: RequestedTrial, verdict: Verdict, warnings: Sequence[str] = ()) -> Result:
+def _write(trial: Trial, verdict: Verdict, warnings: Sequence[str] = ()) -> Result:
     status, reasons = verdict
-    attempt = store.need(Attempt, directory)
     result = Result(
-        experiment=trial.experiment,
-        trial=trial.trial,
-        cell=trial.cell,
+        experiment=trial.requested.experiment,
+        trial=trial.requested.trial,
+        cell=trial.requested.cell,
         status=status,
         reasons=tuple(reasons),
         warnings=tuple(warnings) if status in ("ok", "invalid") else (),
-        wall_s=attempt.wall_s,
-        measuring_s=attempt.measuring_s,
+        wall_s=trial.attempt.wall_s,
+        measuring_s=trial.attempt.measuring_s,
     )
-    store.write(directory, result)
+    trial.write(result)
     return result

@@ -10,8 +10,9 @@ from dasklab.errors import LabError
 from dasklab.model import experiment, workloads
 from dasklab.model.settings import Workload
 from dasklab.model.trial import RequestedTrial
+from dasklab.results.run import Run
 from dasklab.results.statistics import identity
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP
@@ -54,8 +55,8 @@ def test_run_resumes_with_the_source_it_began_with(folder: Path) -> None:
     (folder / "mywork.py").unlink()
     resumed = driver.resume(begun.directory, SETUP)
     assert resumed.trials == begun.trials
-    store.write(begun.directory, begun.trials[0])
-    assert store.need(RequestedTrial, begun.directory).workload.source == SOURCE
+    documents.write(begun.directory, begun.trials[0])
+    assert documents.need(RequestedTrial, begun.directory).workload.source == SOURCE
 
 
 def test_level_may_choose_a_workload_beside_the_file(folder: Path) -> None:
@@ -115,7 +116,7 @@ def test_runs_of_changed_workloads_are_not_compared(folder: Path) -> None:
         (folder / "mywork.py").write_text(source)
         content = experiment.load(str(folder / "my.yml"))
         run = driver.start(folder / str(len(identities)), *content, SETUP, quick=False)
-        identities.append(identity.identity(run.directory))
+        identities.append(identity.identity(Run(run.directory)))
     first, second = identities
     assert first["workload"] == second["workload"]
     assert first["workload's source"] != second["workload's source"]

@@ -12,8 +12,9 @@ from dasklab.model.files import Outcome, SimulatedRun, Timings
 from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm, pictures, sensitivity
 from dasklab.predict.validation import Validated
+from dasklab.results.run import Run
 from dasklab.results.statistics.interval import Interval
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.sim.scenario import Scenario
 
 from tests.unit.dasklab.predict.samples import CALIBRATION, PAYLOAD, TRIAL
@@ -163,8 +164,8 @@ def test_measured_times_are_of_trials_that_differ_in_one_resource(tmp_path: Path
         cluster = {"workers": 2, "threads": 2, "addresses": {}}
         timings = {"workload": "w", "params": {}, "tasks": None, "samples": [sample], "cluster": cluster}
         (tmp_path / name).mkdir()
-        store.write(tmp_path / name, RequestedTrial.model_validate(content))
-        store.write(tmp_path / name, Timings.model_validate(timings | {"versions": {}}))
+        documents.write(tmp_path / name, RequestedTrial.model_validate(content))
+        documents.write(tmp_path / name, Timings.model_validate(timings | {"versions": {}}))
         result = {"schema": 3, "experiment": "e", "trial": name, "cell": "c", "status": "ok", "reasons": []}
         spent = {"wall_s": 1, "measuring_s": 1}
         (tmp_path / name / "result.json").write_text(json.dumps(result | spent))
@@ -181,7 +182,7 @@ def test_measured_times_are_of_trials_that_differ_in_one_resource(tmp_path: Path
     order = ["a", "b", "c", "uncapped", "more", "flooded"]
     campaign |= {"order": order, "setup": {"hosts": []}, "experiment": {}}
     (tmp_path / "experiment.json").write_text(json.dumps(campaign))
-    times = sensitivity.measured_times(tmp_path, store.need(RequestedTrial, tmp_path / "a"))
+    times = sensitivity.measured_times(Run(tmp_path), documents.need(RequestedTrial, tmp_path / "a"))
     assert times == {
         sensitivity.RATE: {100.0: [(1, 4.0), (1, 3.0)], 300.0: [(1, 2.0)]},
         sensitivity.WORKERS: {2: [(1, 4.0), (1, 3.0)], 3: [(1, 1.5)]},

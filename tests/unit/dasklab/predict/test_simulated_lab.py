@@ -21,9 +21,10 @@ from dasklab.predict.calibration import Calibration
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.validation import Validated
 from dasklab.results import load
+from dasklab.results.run import Run, Trial
 from dasklab.results.statistics import compare
 from dasklab.results.statistics.answers import answer
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.running import driver
 from dasklab.running.trials import plan
 from dasklab.sim.scenario import Scenario
@@ -91,7 +92,7 @@ def predicted(measured: Path, simulations: list[Scenario], capsys: pytest.Captur
 def calibrated(source: Path, content: Experiment, seeds: int = 2) -> Calibrated:
     entry = WorkloadCalibrations(workload=Workload(), calibrations=(CALIBRATION,))
     calibrations = Calibrations(workloads=(entry,))
-    return Calibrated(calibrations, simulated_lab.setup(source, content, calibrations, seeds))
+    return Calibrated(calibrations, simulated_lab.setup(Run(source), content, calibrations, seeds))
 
 
 def simulate(
@@ -121,7 +122,7 @@ def changed(**changes: object) -> Experiment:
 def test_simulated_run_has_the_same_trials_tables_and_verdicts(
     predicted: Path, simulations: list[Scenario]
 ) -> None:
-    results = [store.need(Result, trial) for trial in store.finished(predicted)]
+    results = [trial.result for trial in Run(predicted).trials]
     assert sorted(result.cell for result in results) == ["rate_mbit=0", "rate_mbit=0", "rate_mbit=100"]
     assert [result.status for result in results] == ["ok"] * 3
     frame = load(predicted)
@@ -150,8 +151,8 @@ def test_intervals_include_the_prediction_error(
 
 
 def test_trial_stores_the_outcome_of_each_seed(predicted: Path) -> None:
-    trial = store.finished(predicted)[0]
-    seeds = [outcome.seed for outcome in store.need(Simulation, trial).outcomes]
+    trial = Run(predicted).trials[0].folder
+    seeds = [outcome.seed for outcome in documents.need(Simulation, trial).outcomes]
     assert len(set(seeds)) == 2
 
 
@@ -171,12 +172,12 @@ def test_cell_simulated_alone_has_the_same_seeds(
 def test_interrupted_run_resumes_with_its_own_calibrations(
     predicted: Path, simulations: list[Scenario]
 ) -> None:
-    trial = store.finished(predicted)[1]
-    before = store.need(Simulation, trial)
+    trial = Run(predicted).trials[1].folder
+    before = documents.need(Simulation, trial)
     (trial / Result.FILE).unlink()
     simulations.clear()
     go_on(driver.resume(predicted))
-    assert store.need(Simulation, trial) == before and len(simulations) == 2
+    assert documents.need(Simulation, trial) == before and len(simulations) == 2
 
 
 def test_seeds_are_dealt_to_the_calibrations_in_turn(measured: Path, simulations: list[Scenario]) -> None:
@@ -184,7 +185,7 @@ def test_seeds_are_dealt_to_the_calibrations_in_turn(measured: Path, simulations
     slower = CALIBRATION.model_copy(update={"driver_s": 2 * CALIBRATION.driver_s})
     entry = WorkloadCalibrations(workload=Workload(), calibrations=(CALIBRATION, slower))
     calibrations = Calibrations(workloads=(entry,))
-    setup = simulated_lab.setup(measured, content, calibrations, 3)
+    setup = simulated_lab.setup(Run(measured), content, calibrations, 3)
     start = Calibrated(calibrations, setup).start
     start(measured.parents[1], "caps", content, quick=False, seed=None, only=None)
     trials = [simulations[at : at + 3] for at in range(0, len(simulations), 3)]
@@ -247,7 +248,7 @@ def test_measured_and_simulated_runs_are_never_in_one_table(measured: Path, pred
         load(measured.parents[1])
     assert not load(measured).simulated.any()
     with pytest.raises(LabError, match=r"not comparable: .*simulated from None and "):
-        compare.compare(measured, predicted)
+        compare.compare(Run(measured), Run(predicted))
     assert "new, simulated" in command("results", "compare", measured, predicted, "--anyway")
 
 
@@ -270,7 +271,7 @@ def test_report_marks_simulated_figures_and_draws_no_verdict_from_them(
 ) -> None:
     marks: list[str] = []
     monkeypatch.setattr(report.section, "mark", lambda figure, word: marks.append(word))
-    page = report.write([measured, predicted], tmp_path / "page").read_text()
+    page = report.write([Run(measured), Run(predicted)], tmp_path / "page").read_text()
     assert page.count(f"simulated with the costs measured in {measured}, not measured") == 1
     assert page.count('<section id="caps">') == page.count('<section id="simulated-caps">') == 1
     assert page.count("every cell</summary>") == 5 and page.count(", simulated: every cell</summary>") == 2
@@ -305,7 +306,7 @@ def test_workload_without_a_measured_trial_is_named(measured: Path, monkeypatch:
     monkeypatch.setattr(records, "recorded", lambda folder: True)
     other = changed(workload={"name": "merge", "params": {"tasks": 7}})
     with pytest.raises(LabError, match="no measured trial shows the costs of merge with these parameters"):
-        Calibrations.from_measured(measured, other, print)
+        Calibrations.from_measured(Run(measured), other, print)
 
 
 def test_run_is_calibrated_on_all_trials_of_the_baselines_setting(
@@ -313,15 +314,15 @@ def test_run_is_calibrated_on_all_trials_of_the_baselines_setting(
 ) -> None:
     folders: list[Path] = []
 
-    def calibrate(folder: Path) -> Calibration:
-        folders.append(folder)
-        return CALIBRATION.model_copy(update={"trial": folder.name})
+    def calibrate(trial: Trial) -> Calibration:
+        folders.append(trial.folder)
+        return CALIBRATION.model_copy(update={"trial": trial.name})
 
     monkeypatch.setattr(records, "recorded", lambda folder: True)
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
     lines: list[str] = []
-    calibrations = Calibrations.from_measured(measured, Experiment.model_validate(CAPS), lines.append)
-    trials = [store.need(RequestedTrial, folder) for folder in folders]
+    calibrations = Calibrations.from_measured(Run(measured), Experiment.model_validate(CAPS), lines.append)
+    trials = [documents.need(RequestedTrial, folder) for folder in folders]
     assert sorted((trial.baseline, trial.null) for trial in trials) == [(False, True), (True, False)]
     assert len(lines) == 1
     [entry] = calibrations.workloads
@@ -332,14 +333,14 @@ def test_run_is_calibrated_on_all_trials_of_the_baselines_setting(
 def test_workload_that_cannot_be_calibrated_on_is_reported_and_left_out(
     measured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def calibrate(folder: Path) -> Calibration:
-        raise LabError(f"{folder.name}: no Dask records")
+    def calibrate(trial: Trial) -> Calibration:
+        raise LabError(f"{trial.name}: no Dask records")
 
     monkeypatch.setattr(records, "recorded", lambda folder: True)
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
     lines: list[str] = []
     with pytest.raises(LabError, match="no measured trial shows the costs of array_study"):
-        Calibrations.from_measured(measured, Experiment.model_validate(CAPS), lines.append)
+        Calibrations.from_measured(Run(measured), Experiment.model_validate(CAPS), lines.append)
     assert lines[1].endswith(": no Dask records")
 
 
@@ -348,15 +349,17 @@ def test_trial_that_cannot_be_calibrated_on_leaves_the_others(
 ) -> None:
     folders: list[Path] = []
 
-    def calibrate(folder: Path) -> Calibration:
-        folders.append(folder)
+    def calibrate(trial: Trial) -> Calibration:
+        folders.append(trial.folder)
         if len(folders) == 1:
-            raise LabError(f"{folder}/records.json: its records cannot be unpacked")
+            raise LabError(f"{trial.folder}/records.json: its records cannot be unpacked")
         return CALIBRATION
 
     monkeypatch.setattr(records, "recorded", lambda folder: True)
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
-    calibrations = Calibrations.from_measured(measured, Experiment.model_validate(CAPS), lambda line: None)
+    calibrations = Calibrations.from_measured(
+        Run(measured), Experiment.model_validate(CAPS), lambda line: None
+    )
     assert len(calibrations.workloads[0].calibrations) == len(folders) - 1 > 0
     assert f"{folders[0]}/records.json: its records cannot be unpacked" in caplog.text
 
@@ -368,6 +371,6 @@ def test_calibrations_of_the_previous_format_are_read(tmp_path: Path) -> None:
     entry = {"workload": {"name": "array_study", "params": {}}, "calibrations": [calibration]}
     path = tmp_path / "calibrations.json"
     path.write_text(json.dumps({"schema": 2, "known": [entry]}))
-    assert store.need(Calibrations, tmp_path).of(Workload()) == (CALIBRATION,)
+    assert documents.need(Calibrations, tmp_path).of(Workload()) == (CALIBRATION,)
     (tmp_path / "calibration.json").write_text(json.dumps(calibration))
-    assert store.need(Calibration, tmp_path) == CALIBRATION
+    assert documents.need(Calibration, tmp_path) == CALIBRATION

@@ -10,9 +10,9 @@ from dasklab import records
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Result
-from dasklab.model.trial import RequestedTrial
 from dasklab.predict.sources import baseline, sources
-from dasklab.results.storage import store
+from dasklab.results.run import Run, Trial
+from dasklab.results.storage import documents
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
@@ -46,17 +46,16 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
 
 
 def invalidate(folder: Path) -> None:
-    store.write(folder, store.need(Result, folder).model_copy(update={"status": "invalid"}))
+    documents.write(folder, documents.need(Result, folder).model_copy(update={"status": "invalid"}))
 
 
-def cells(folders: list[Path]) -> list[tuple[str, bool]]:
+def cells(trials: list[Trial]) -> list[tuple[str, bool]]:
     """Return each trial's cell, and whether it is a null trial."""
-    trials = [store.need(RequestedTrial, folder) for folder in folders]
-    return [(trial.cell, trial.null) for trial in trials]
+    return [(trial.requested.cell, trial.requested.null) for trial in trials]
 
 
 def test_baselines_workload_comes_first_and_includes_its_null_trials(measure: Measure) -> None:
-    array, tiny = sources(measure()).values()
+    array, tiny = sources(Run(measure())).values()
     cell = "work=array,change=100M"
     assert sorted(cells(array)) == [(cell, False)] * 2 + [(cell, True)] * 2
     # The setting of the other workload that is closest to the baseline's has the same rate cap
@@ -65,24 +64,24 @@ def test_baselines_workload_comes_first_and_includes_its_null_trials(measure: Me
 
 def test_closest_setting_differs_in_the_fewest_values(measure: Measure) -> None:
     path = measure()
-    for folder in store.finished(path):
-        if store.need(RequestedTrial, folder).cell == "work=tiny,change=100M":
-            invalidate(folder)
+    for trial in Run(path).trials:
+        if trial.requested.cell == "work=tiny,change=100M":
+            invalidate(trial.folder)
     # Two settings remain that differ in two values: the workload, and the rate cap or the layout
-    names = {cell for cell, _ in cells(list(sources(path).values())[1])}
+    names = {cell for cell, _ in cells(list(sources(Run(path)).values())[1])}
     assert len(names) == 1 and names < {"work=tiny,change=none", "work=tiny,change=100M, 1x2"}
 
 
 def test_source_of_a_trial_is_the_trial_itself(measure: Measure) -> None:
-    folder = store.finished(measure())[3]
-    assert baseline(folder) == [folder] and list(sources(folder).values()) == [[folder]]
+    alone = Run(Run(measure()).trials[3].folder)
+    assert baseline(alone) == [alone.single] and list(sources(alone).values()) == [[alone.single]]
 
 
 def test_invalid_trials_and_trials_with_faults_are_no_sources(measure: Measure) -> None:
     path = measure()
-    for folder in baseline(path)[1:]:
-        invalidate(folder)
-    assert len(baseline(path)) == 1
+    for trial in baseline(Run(path))[1:]:
+        invalidate(trial.folder)
+    assert len(baseline(Run(path))) == 1
     faulty = measure("faulty", faults=[{"host": "worker-1", "does": "cut", "at_s": 1, "for_s": 1}])
     with pytest.raises(LabError, match="no valid trial that can be simulated has records of Dask"):
-        baseline(faulty)
+        baseline(Run(faulty))

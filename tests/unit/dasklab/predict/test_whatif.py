@@ -11,7 +11,7 @@ from dasklab.errors import LabError
 from dasklab.model.trial import RequestedTrial
 from dasklab.predict import prediction
 from dasklab.predict.whatif import parse, scenario
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.sim import build
 from dasklab.sim.costs import IDLE_WORKER
 from dasklab.sim.kernel import Kernel
@@ -184,14 +184,14 @@ def test_directory_without_a_trial_is_reported_in_one_line(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("change", ["lab_nic_rate=100", "workers=0", "nics.worker-9.rate_mbit=1"])
 def test_wrong_change_is_refused_before_the_calibration(change: str, tmp_path: Path) -> None:
-    store.write(tmp_path, TRIAL)  # without records: a calibration would fail with another message
+    documents.write(tmp_path, TRIAL)  # without records: a calibration would fail with another message
     result = CliRunner().invoke(main, ["whatif", str(tmp_path), "--set", change])
     assert (result.exit_code, result.output.startswith("dasklab: --set")) == (1, True), result.output
     assert [path.name for path in tmp_path.iterdir()] == ["trial.json"]
 
 
 def test_trial_without_records_is_reported_in_one_line(tmp_path: Path) -> None:
-    store.write(tmp_path, TRIAL)
+    documents.write(tmp_path, TRIAL)
     result = CliRunner().invoke(main, ["whatif", str(tmp_path)])
     assert result.exit_code == 1
     assert result.output == f"dasklab: {tmp_path}: nothing was recorded inside Dask, it has no records.json\n"

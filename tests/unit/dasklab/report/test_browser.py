@@ -16,6 +16,7 @@ import pytest
 from dasklab import report
 from dasklab.breakdown.model.causes import PARTS
 from dasklab.model import experiment
+from dasklab.results.run import Run
 from dasklab.running import driver
 
 from tests.chromium import needs_chromium, started_chromium, violations
@@ -44,7 +45,7 @@ def page_of_two_runs(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A page with a comparison, an invalid trial, and the time breakdown of a stored run."""
     folder = tmp_path_factory.mktemp("browser")
     runs = [sweep(folder / "results", 0.02), previous_run(folder / "stored")]
-    return report.write(runs, folder / "report").as_uri()
+    return report.write([Run(run) for run in runs], folder / "report").as_uri()
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +58,8 @@ def site(page_of_two_runs: str, tmp_path_factory: pytest.TempPathFactory) -> dic
     plain = sorted(Path(unquote(urlsplit(trials).path)).glob("delay_scheduler-*-trial-2.html"))
     return {
         "first": page_of_two_runs,
-        "one run": report.write([previous_run(folder / "stored")], folder / "one" / "report").as_uri(),
-        "side by side": report.write(runs, folder / "report").as_uri(),
+        "one run": report.write([Run(previous_run(folder / "stored"))], folder / "one" / "report").as_uri(),
+        "side by side": report.write([Run(run) for run in runs], folder / "report").as_uri(),
         "study": page_of_two_runs.replace("report.html", "study_2019.html"),
         "trial": plain[0].as_uri(),
         "timeline": f"{trials}/baseline-20251123T000000Z-trial-1.html",

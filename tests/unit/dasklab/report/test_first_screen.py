@@ -20,9 +20,9 @@ from dasklab.report.provenance import machines_of, workloads
 from dasklab.report.sentences import sentence
 from dasklab.report.time_parts import time_table
 from dasklab.results import load
+from dasklab.results.run import Run
 from dasklab.results.statistics.answers import answer
 from dasklab.results.statistics.interval import Interval, format_interval
-from dasklab.results.storage import store
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
@@ -41,7 +41,7 @@ def slow_links(tmp_path: Path, **changes: object) -> driver.ActiveRun:
 
 @pytest.mark.usefixtures("undrawn")
 def test_first_screen_of_slow_links_answers_with_absolute_units(tmp_path: Path) -> None:
-    text = report.write([slow_links(tmp_path).directory], tmp_path / "report").read_text()
+    text = report.write([Run(slow_links(tmp_path).directory)], tmp_path / "report").read_text()
     first, _, _ = text.partition("Every setting, every metric")
     assert "<h1>Which slow link costs time, the scheduler&#39;s or a worker&#39;s" in first
     assert '<p class="answer">50 Mbit/s on every link: the time to compute is 5.' in first
@@ -125,7 +125,7 @@ def test_models_of_every_nic_need_neither_a_place_nor_a_kind_of_guest() -> None:
 
 
 def test_kinds_of_guests_that_only_some_cells_have_are_named(tmp_path: Path) -> None:
-    run = store.read_run(slow_links(tmp_path).directory)
+    run = Run(slow_links(tmp_path).directory).document
     assert machines_of(run, None) == "5 virtual machines"
     mixed = run.model_copy(update={"experiment": {"factors": {"nic": {"levels": NICS}}}})
     assert machines_of(mixed, None) == "5 virtual machines; containers in some cells"

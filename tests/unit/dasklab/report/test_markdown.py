@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from dasklab import report
 from dasklab.report import markdown
+from dasklab.results.run import Run
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import FakeLab
@@ -33,7 +34,7 @@ def test_hostile_texts_of_a_run_are_escaped(
         answer = json.loads(timings.read_text())
         answer["versions"]["dask"] = HOSTILE
         timings.write_text(json.dumps(answer))
-    text = report.write([run], tmp_path / "report").with_name("report.md").read_text()
+    text = report.write([Run(run)], tmp_path / "report").with_name("report.md").read_text()
     assert f"## {ESCAPED}" in text and f"*{ESCAPED}*" in text
     assert "<script" not in text and "\x1b" not in text and "\u202e" not in text and "![x]" not in text
 

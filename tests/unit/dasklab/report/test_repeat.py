@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.commands import reproduce
 from dasklab.model import experiment
-from dasklab.model.files import Campaign
+from dasklab.model.simulated import SimulatedSetup
 from dasklab.report.repeat import repeat_words
-from dasklab.results.storage import store
+from dasklab.results.run import Run
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
@@ -25,21 +25,21 @@ from tests.unit.dasklab.conftest import SETUP, FakeLab
 def test_experiment_of_dasklab_is_named(tmp_path: Path, quick: bool, words: str) -> None:
     name, content = experiment.load("delay_worker", quick)
     run = driver.start(tmp_path, name, content, SETUP, quick=quick).directory
-    assert repeat_words(store.read_run(run), run, None) == f"dasklab run {words}"
-    assert repeat_words(store.read_run(run), run, "my runs/x").endswith(
-        "--simulate --from 'my runs/x' --only"
-    )
+    assert repeat_words(Run(run)) == f"dasklab run {words}"
+    setup = SETUP.model_copy(update={"simulated": SimulatedSetup(origin="my runs/x", workloads=(), seeds=1)})
+    simulated = driver.start(tmp_path / "simulated", name, content, setup, quick=quick).directory
+    assert repeat_words(Run(simulated)).endswith("--simulate --from 'my runs/x' --only")
 
 
 def test_experiment_of_a_file_is_repeated_from_its_run(
     measured: Callable[..., driver.ActiveRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = measured(FakeLab(), "slow").directory
-    command = f"{repeat_words(store.read_run(run), run, None)} delay_ms=50"
+    command = f"{repeat_words(Run(run))} delay_ms=50"
     repeated: list[tuple[str, str]] = []
 
-    def measure(stored: Campaign, cell: str, *_: object) -> Path:
-        repeated.append((stored.name, cell))
+    def measure(stored: Run, cell: str, *_: object) -> Path:
+        repeated.append((stored.document.name, cell))
         return run
 
     monkeypatch.setattr(reproduce, "_measure", measure)

@@ -22,12 +22,12 @@ from dasklab.report.captures import counting
 from dasklab.report.captures.content import Content
 from dasklab.results import load, recording
 from dasklab.results.recording import Recording
+from dasklab.results.run import Run
 from dasklab.results.statistics import identity
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.answers import answer
 from dasklab.results.statistics.interaction import interactions
 from dasklab.results.statistics.interval import Interval
-from dasklab.results.storage import store
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json, capture_report
@@ -65,7 +65,7 @@ def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
 
 def test_sentence_has_the_ratio_and_the_slope(measured: Measure) -> None:
     run = measured(FakeLab(sloped))
-    words = levels.level_words(store.read_run(run.directory).experiment["factors"])
+    words = levels.level_words(Run(run.directory).document.experiment["factors"])
     text = sentences.sentence(answers_of(run)["delay_scheduler"]["compute_s"], words)
     pattern = (
         r"200 ms of delay on the scheduler's link: the time to compute is (8\.\d\d|7\.9\d) s instead of"
@@ -142,7 +142,7 @@ def test_page_is_self_contained(measured: Measure, tmp_path: Path) -> None:
         return 2 if trial["cell"] == "delay_ms=50" and trial["block"] == 1 else 0
 
     run = measured(FakeLab(sloped, spoil))
-    page = report.write([run.directory], tmp_path / "report").read_text()
+    page = report.write([Run(run.directory)], tmp_path / "report").read_text()
     study = (tmp_path / "report" / "study_2019.html").read_text()
     for text in (page, study):  # the round trip's picture, and the one with the study's times
         links = Links()
@@ -163,7 +163,7 @@ def test_trials_with_the_same_reasons_are_listed_together(measured: Measure, tmp
         return {"delay_ms=50": 2, "delay_ms=200": 4}.get(trial["cell"], 0)
 
     run = measured(FakeLab(sloped, spoil))
-    text = report.write([run.directory], tmp_path / "report").with_name("report.md").read_text()
+    text = report.write([Run(run.directory)], tmp_path / "report").with_name("report.md").read_text()
     lines = {code: re.findall(rf"^- (.*) failed: ended with status {code}$", text, re.M) for code in (2, 4)}
     order = [trial.trial for trial in run.trials if trial.cell == "delay_ms=50"]
     assert lines[2] == [", ".join(f"`{name}`" for name in order)]
@@ -179,18 +179,18 @@ def test_trial_that_is_being_replaced_is_left_out(
 ) -> None:
     """`dasklab run RUN --again` may remove a trial's folder while the report reads it."""
     run = measured(FakeLab()).directory
-    trials = store.finished(run)
+    trials = [trial.folder for trial in Run(run).trials]
     replaced, simulated_from = trials[1], identity.simulated_from
 
-    def replace(directory: Path) -> str | None:
+    def replace(run: Run) -> str | None:
         if (replaced / "result.json").exists():
             shutil.rmtree(replaced)
             replaced.mkdir()
-        return simulated_from(directory)
+        return simulated_from(run)
 
     monkeypatch.setattr(identity, "simulated_from", replace)
-    page.write([run], tmp_path / "report")
-    assert len(store.finished(run)) == len(trials) - 1
+    page.write([Run(run)], tmp_path / "report")
+    assert len(Run(run).trials) == len(trials) - 1
     assert (tmp_path / "report" / "report.html").exists()
 
 
@@ -333,19 +333,19 @@ def test_capture_is_decoded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setattr(daskwire, "open_capture", counted)
     run = captured(tmp_path)
     trial = run.directory / "1-01-baseline"
-    first = report.write([run.directory], tmp_path / "first").read_text()
+    first = report.write([Run(run.directory)], tmp_path / "first").read_text()
     assert len(opened) == 1
     shutil.rmtree(trial / "decoded")
-    again = report.write([run.directory], tmp_path / "again").read_text()
+    again = report.write([Run(run.directory)], tmp_path / "again").read_text()
     assert len(opened) == 2 and (trial / "decoded" / "messages.parquet").exists()
     (trial / "capture.pcap").unlink()
-    alone = report.write([run.directory], tmp_path / "alone").read_text()
+    alone = report.write([Run(run.directory)], tmp_path / "alone").read_text()
     assert first == again == alone and len(opened) == 2
 
 
 def test_page_describes_the_capture_and_warns_of_lost_frames(tmp_path: Path) -> None:
     run = captured(tmp_path)
-    page = report.write([run.directory], tmp_path / "report").read_text()
+    page = report.write([Run(run.directory)], tmp_path / "report").read_text()
     assert "The capture is incomplete: tcpdump left 6 received frames behind when it was stopped." in page
     assert '<p class="answer">In an idle cluster' in page
     assert "A heartbeat, field by field" in page

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from dasklab import report
 from dasklab.model.experiment import Experiment
+from dasklab.results.run import Run
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
@@ -35,7 +36,7 @@ def run_with(tmp_path: Path, sweep: Experiment) -> Measure:
 
 @pytest.mark.usefixtures("undrawn")
 def test_sentence_names_the_cell_that_changed_most(run_with: Measure, tmp_path: Path) -> None:
-    text = report.write([run_with(0.02), run_with(0.04)], tmp_path / "report").read_text()
+    text = report.write([Run(run_with(0.02)), Run(run_with(0.04))], tmp_path / "report").read_text()
     pattern = (
         r"The time to compute differs in 2 of 3 settings, most with 200 ms of delay on the"
         r" scheduler&#39;s link: (7\.9|8\.0)\d s then, (11\.[89]|12\.[01]) s now,"
@@ -51,7 +52,7 @@ def test_sentence_names_the_cell_that_changed_most(run_with: Measure, tmp_path: 
 
 @pytest.mark.usefixtures("undrawn")
 def test_equal_runs_show_no_difference(run_with: Measure, tmp_path: Path) -> None:
-    text = report.write([run_with(0.02), run_with(0.02)], tmp_path / "report").read_text()
+    text = report.write([Run(run_with(0.02)), Run(run_with(0.02))], tmp_path / "report").read_text()
     assert "No difference shown: in 3 settings the time to compute differs by no more than" in text
 
 
@@ -83,4 +84,4 @@ def test_time_of_two_recorded_runs_is_divided_by_part(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_one_run_has_nothing_beside_it(run_with: Measure, tmp_path: Path) -> None:
-    assert 'class="side-by-side"' not in report.write([run_with(0.02)], tmp_path / "report").read_text()
+    assert 'class="side-by-side"' not in report.write([Run(run_with(0.02))], tmp_path / "report").read_text()

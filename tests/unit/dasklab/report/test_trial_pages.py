@@ -15,7 +15,8 @@ from dasklab.breakdown.show.explain import Explained
 from dasklab.model.files import Result
 from dasklab.report import downloads, trial_pages
 from dasklab.report.timeline import drawing
-from dasklab.results.storage import store
+from dasklab.results.run import Run, Trial
+from dasklab.results.storage import documents
 from dasklab.running import driver
 
 from tests.unit.dasklab.breakdown.timelines import by_hand
@@ -36,7 +37,7 @@ def fail_once(trial: Json, files: Json) -> int:
 
 @pytest.mark.usefixtures("undrawn")
 def test_pages_of_trials_lead_from_one_to_the_next(measured: Measure, tmp_path: Path) -> None:
-    report.write([measured(FakeLab(spoil=fail_once)).directory], tmp_path / "report")
+    report.write([Run(measured(FakeLab(spoil=fail_once)).directory)], tmp_path / "report")
     pages = pages_of(tmp_path / "report")
     assert len(pages) == 8
     names, visited = set(pages), []
@@ -57,10 +58,10 @@ def test_pages_of_trials_lead_from_one_to_the_next(measured: Measure, tmp_path: 
 @pytest.mark.usefixtures("undrawn")
 def test_warning_about_a_trial_is_on_each_page_that_shows_it(measured: Measure, tmp_path: Path) -> None:
     run, text = measured(FakeLab()).directory, "1.00 % of the TCP segments <b>"
-    first = store.finished(run)[0]
-    result = store.need(Result, first)
-    store.write(first, result.model_copy(update={"warnings": (text,)}))
-    report.write([run], tmp_path)
+    first = Run(run).trials[0].folder
+    result = documents.need(Result, first)
+    documents.write(first, result.model_copy(update={"warnings": (text,)}))
+    report.write([Run(run)], tmp_path)
     shown = f"Warning: {html.escape(text)}"
     page = (tmp_path / "report.html").read_text()
     assert f'<p class="note">Warning: {result.trial}: {html.escape(text)}.</p>' in page
@@ -73,7 +74,7 @@ def test_warning_about_a_trial_is_on_each_page_that_shows_it(measured: Measure, 
 
 def test_page_of_a_recorded_trial_has_a_timeline_and_its_downloads(tmp_path: Path) -> None:
     run = previous_run(tmp_path / "results")
-    report.write([run], tmp_path / "report")
+    report.write([Run(run)], tmp_path / "report")
     folder = tmp_path / "report" / "trials"
     text = pages_of(tmp_path / "report")[f"{NAME}.html"]
     assert "Where the time went" in text and "On the critical path:" in text
@@ -91,7 +92,7 @@ def test_trace_of_very_many_tasks_is_left_to_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "MOST_TRACED", 3)
-    report.write([previous_run(tmp_path / "results")], tmp_path / "report")
+    report.write([Run(previous_run(tmp_path / "results"))], tmp_path / "report")
     text = pages_of(tmp_path / "report")[f"{NAME}.html"]
     assert "dasklab explain" in text and "--trace" in text
     assert not list((tmp_path / "report" / "trials").glob("*.pftrace"))
@@ -100,7 +101,7 @@ def test_trace_of_very_many_tasks_is_left_to_the_command(
 @pytest.mark.usefixtures("undrawn")
 def test_single_file_has_no_pages_of_trials(tmp_path: Path) -> None:
     run = previous_run(tmp_path / "results")
-    file = report.write_single_file([run], tmp_path / "mail" / "report.html")
+    file = report.write_single_file([Run(run)], tmp_path / "mail" / "report.html")
     assert [path.name for path in file.parent.iterdir()] == ["report.html"]
     assert "trials/" not in file.read_text()
 
@@ -108,7 +109,7 @@ def test_single_file_has_no_pages_of_trials(tmp_path: Path) -> None:
 def test_captured_runs_are_shown_where_no_others_were_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    explained = Explained(tmp_path, True, {}, [by_hand()], {}, pd.DataFrame())
+    explained = Explained(Trial(tmp_path), True, {}, [by_hand()], {}, pd.DataFrame())
     monkeypatch.setattr(trial_pages, "explain", lambda directory, captured: explained if captured else None)
     monkeypatch.setattr(trial_pages.recording, "read", lambda directory: None)
     for kinds, expected in (({True}, explained), ({False, True}, None), (set(), None)):

@@ -12,7 +12,7 @@ from dasklab import report
 from dasklab.cli import main
 from dasklab.report.trial_rows import TrialRow, by_cell, trial_rows
 from dasklab.results import load
-from dasklab.results.storage import store
+from dasklab.results.run import Run
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import FakeLab, Json
@@ -29,7 +29,7 @@ def fail_once(trial: Json, files: Json) -> int:
 
 
 def rows_of(run: Path) -> list[TrialRow]:
-    return trial_rows(store.finished(run), load(run), "compute_s", "delay", False)
+    return trial_rows(Run(run).trials, load(run), "compute_s", "delay", False)
 
 
 def test_row_has_what_was_requested_configured_and_measured(measured: Measure) -> None:
@@ -43,8 +43,8 @@ def test_row_has_what_was_requested_configured_and_measured(measured: Measure) -
     assert (failed.status, failed.reasons) == ("failed", ("ended with status 2",))
     assert {row.requested for row in cells["delay_ms=0"]} == {"no impairment"}
     names = [row.name for rows in cells.values() for row in rows]
-    null = [name for name in store.read_run(run.directory).order if name.endswith("-null")]
-    assert len(null) == 2 and {*names, *null} == {*store.read_run(run.directory).order}
+    null = [name for name in Run(run.directory).document.order if name.endswith("-null")]
+    assert len(null) == 2 and {*names, *null} == {*Run(run.directory).document.order}
 
 
 def test_difference_between_requested_and_configured_is_visible(measured: Measure) -> None:
@@ -66,7 +66,7 @@ def test_every_cell_links_to_its_trials_and_their_pages_to_their_files(
     measured: Measure, tmp_path: Path
 ) -> None:
     run = measured(FakeLab(sloped, fail_once))
-    page = report.write([run.directory], tmp_path / "report")
+    page = report.write([Run(run.directory)], tmp_path / "report")
     text = page.read_text()
     ids = re.findall(r'<tr id="([^"]+)"', text)
     assert len(ids) == len(set(ids)) == 8
@@ -76,7 +76,7 @@ def test_every_cell_links_to_its_trials_and_their_pages_to_their_files(
     pages = [page.parent / name for name in re.findall(r'<code><a href="([^"]+)"', text)]
     linked = [re.search(r'href="([^"]+)">All files', own.read_text())[1] for own in pages]
     folders = [pages[0].parent / link.replace("%3D", "=") for link in linked]
-    assert [folder.resolve() for folder in folders] == store.finished(run.directory)
+    assert [folder.resolve() for folder in folders] == [trial.folder for trial in Run(run.directory).trials]
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -15,7 +15,8 @@ from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.model.files import Records
 from dasklab.results import cached, pack
-from dasklab.results.storage import store
+from dasklab.results.run import Run
+from dasklab.results.storage import documents
 
 from tests.unit.dasklab.stored_run import TRIAL, previous_run
 
@@ -59,7 +60,7 @@ def test_report_of_a_packed_run_is_written_where_the_user_is(folder: Path, packe
 def test_everything_but_what_is_made_of_the_rest_is_packed(folder: Path, packed: Path) -> None:
     before = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert run("explain", folder / TRIAL).exit_code == run("report", folder).exit_code == 0
-    tables = store.file_of(Records, folder / TRIAL).with_suffix("")
+    tables = documents.file_of(Records, folder / TRIAL).with_suffix("")
     assert tables.is_dir() and (folder / "report").is_dir()
     again = pack.pack(folder, packed)
     with zipfile.ZipFile(again) as archive:
@@ -74,7 +75,7 @@ def test_a_changed_run_is_unpacked_again(folder: Path, packed: Path) -> None:
     (folder / "note.txt").write_text("changed")
     second = pack.unpack(pack.pack(folder, packed))
     assert second != first and (second / "note.txt").exists()
-    assert store.read_run(second) == store.read_run(folder)
+    assert Run(second).document == Run(folder).document
 
 
 def test_packs_that_only_look_alike_have_folders_of_their_own(folder: Path, packed: Path) -> None:

@@ -11,9 +11,10 @@ from dasklab.model import experiment
 from dasklab.model.files import Configured, Hosts
 from dasklab.model.metric import METRICS
 from dasklab.results import load
+from dasklab.results.run import Trial
 from dasklab.results.samples import samples
 from dasklab.results.statistics.answers import answer
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
@@ -47,7 +48,7 @@ def test_every_metric_of_the_table_is_in_the_registry(measured: Measure) -> None
 def test_first_warm_up_is_the_first_run_of_a_fresh_cluster(tmp_path: Path) -> None:
     timings = files_of(trial(warmups=2, runs=3))["timings.json"]
     (tmp_path / "timings.json").write_text(json.dumps(timings))
-    rows = [row for row in samples(tmp_path) if row["metric"] == "cold_s"]
+    rows = [row for row in samples(Trial(tmp_path)) if row["metric"] == "cold_s"]
     assert [(row["value"], row["warmup"]) for row in rows] == [(timings["samples"][0]["duration_s"], False)]
 
 
@@ -59,14 +60,14 @@ def test_loss_is_counted_as_drops_and_as_segments(tmp_path: Path) -> None:
     }
     plain = {"qdisc_before": [{"kind": "pfifo_fast", "drops": 1}]}
     links = {"worker-1": link | netem, "worker-2": link | plain}
-    store.write(tmp_path, Configured.model_validate({"hosts": links}))
+    documents.write(tmp_path, Configured.model_validate({"hosts": links}))
     counters = [{"OutSegs": 900, "RetransSegs": 45}, {"OutSegs": 100, "RetransSegs": 5}]
     hosts = {
         f"worker-{number}": FACTS | {"seconds": 100.0, "tcp": tcp} for number, tcp in enumerate(counters, 1)
     }
     node = {"name": "pve", "accel": "tcg"}
-    store.write(tmp_path, Hosts.model_validate({"hosts": hosts, "hypervisor": node}))
-    values = {sample["metric"]: sample["value"] for sample in samples(tmp_path)}
+    documents.write(tmp_path, Hosts.model_validate({"hosts": hosts, "hypervisor": node}))
+    values = {sample["metric"]: sample["value"] for sample in samples(Trial(tmp_path))}
     assert values == {"drop_events": 7, "retransmitted_pct": 5.0}
 
 

@@ -18,7 +18,7 @@ from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Failed
 from dasklab.model.trial import RequestedTrial
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.running import ansible_lab, playbook
 from dasklab.running.ansible_lab import AnsibleLab
 from dasklab.running.lock import LabLock, lock_files
@@ -34,7 +34,7 @@ LOG = "2026-01-01 00:00:00,000 p=1 u=root n=ansible"
 def trial(tmp_path: Path, sweep: Experiment) -> RequestedTrial:
     """A planned trial; its trial.json is in ``tmp_path``."""
     trial = plan("x", sweep, SETUP)[0]
-    store.write(tmp_path, trial)
+    documents.write(tmp_path, trial)
     return trial
 
 
@@ -123,7 +123,7 @@ def test_reason_of_a_failed_trial_is_kept(
 
     monkeypatch.setattr(playbook, "run", run)
     assert AnsibleLab(tmp_path).run_trial(tmp_path) == 2
-    failed = store.need(Failed, tmp_path)
+    failed = documents.need(Failed, tmp_path)
     assert (failed.status, failed.host) == ("failed", "worker-1")
     assert failed.reasons == ("worker-1: Carry out the order: tc: busy",)
 

@@ -13,6 +13,7 @@ from dasklab.model.hosts import expand_aliases
 from dasklab.model.link import Link
 from dasklab.model.nic import NicSettings
 from dasklab.model.trial import RequestedTrial, Setup
+from dasklab.results.run import Run
 from dasklab.results.validity import verdict
 from dasklab.running import driver
 from dasklab.running.trials import estimate_s, plan
@@ -115,7 +116,7 @@ def test_failed_trial_is_recorded_and_the_others_run(measured: Callable[..., dri
         return 2
 
     run = measured(FakeLab(spoil=fail))
-    verdicts = verdict.assess(run.directory)
+    verdicts = verdict.assess(Run(run.directory))
     failures = [result for result in verdicts.values() if result.status == "failed"]
     assert len(verdicts) == 8 and [result.cell for result in failures] == ["delay_ms=50"] * 2
     assert failures[0].reasons == ("worker-1: Start: no memory",)
@@ -154,7 +155,7 @@ def test_unsupported_trial_is_not_repeated(
         return 2 if trial["links"] else 0
 
     run = measured(FakeLab(spoil=refuse))
-    assert {v.status for v in verdict.assess(run.directory).values()} == {"ok", "unsupported"}
+    assert {v.status for v in verdict.assess(Run(run.directory)).values()} == {"ok", "unsupported"}
     assert run.pending() == []
 
 
@@ -167,14 +168,14 @@ def test_trial_with_steal_time_is_measured_again(tmp_path: Path, sweep: experime
     allowed = sweep.tolerances.model_copy(update={"steal_pct": 10.0})
     run = driver.start(tmp_path, "x", sweep.model_copy(update={"tolerances": allowed}), SETUP, quick=False)
     driver.execute(run, FakeLab(spoil=taken), lambda trial, state: None)
-    invalid = {name: result for name, result in verdict.assess(run.directory).items() if result.reasons}
+    invalid = {name: result for name, result in verdict.assess(Run(run.directory)).items() if result.reasons}
     text = "the node: 40 % steal time during the runs, allowed 10 %"
     assert {name: result.reasons for name, result in invalid.items()} == {run.trials[1].trial: (text,)}
     assert run.pending() == [] == driver.resume(run.directory, SETUP).pending()
     second = FakeLab()
     driver.execute(driver.resume(run.directory, SETUP, again=True), second, lambda trial, state: None)
     assert second.ran == [run.trials[1].trial]
-    assert {result.status for result in verdict.assess(run.directory).values()} == {"ok"}
+    assert {result.status for result in verdict.assess(Run(run.directory)).values()} == {"ok"}
 
 
 def test_wrong_answer_is_a_failure(measured: Callable[..., driver.ActiveRun]) -> None:
@@ -182,7 +183,7 @@ def test_wrong_answer_is_a_failure(measured: Callable[..., driver.ActiveRun]) ->
         files["timings.json"]["check"] |= {"answer": 15.0, "ok": False}
         return 0
 
-    verdicts = verdict.assess(measured(FakeLab(spoil=lie)).directory).values()
+    verdicts = verdict.assess(Run(measured(FakeLab(spoil=lie)).directory)).values()
     assert {tuple(v.reasons) for v in verdicts} == {("wrong answer: 15.0, expected 16.0 +- 0.1",)}
 
 
@@ -287,7 +288,7 @@ def test_unsupported_trials_are_not_started(tmp_path: Path) -> None:
     lab = FakeLab()
     run = driver.start(tmp_path, name, content, made_by_hand, quick=True)
     driver.execute(run, lab, lambda trial, state: None)
-    results = verdict.assess(run.directory)
+    results = verdict.assess(Run(run.directory))
     assert {v.status for v in results.values()} == {"unsupported"} and lab.ran == []
     assert "no hypervisor makes these machines" in results[run.trials[0].trial].reasons[0]
 

@@ -14,7 +14,7 @@ from dasklab.console.trials import progress
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.results import load
-from dasklab.results.storage import store
+from dasklab.results.run import Run
 from dasklab.results.validity import verdict
 from dasklab.running import driver, more_blocks
 from dasklab.running.quiet_node import PATIENCE_S, RUN_PATIENCE_S, Waiter, outside_pct
@@ -29,7 +29,7 @@ def silent(*_: object) -> None:
 def test_more_blocks_keep_finished_trials(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
     longer = more_blocks.extended(run, 3)
-    assert store.read_run(run.directory).experiment["blocks"] == 2  # nothing is written yet
+    assert Run(run.directory).document.experiment["blocks"] == 2  # nothing is written yet
     more_blocks.record(longer)
     again, lab = driver.resume(run.directory, SETUP), FakeLab()
     assert [trial.trial for trial in again.trials][: len(run.trials)] == [t.trial for t in run.trials]
@@ -51,7 +51,7 @@ def test_blocks_are_added_until_the_stop_rule_holds(
 ) -> None:
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     progress.execute_until(run, FakeLab(noisy(spread)), more_blocks.StopRule(0.1, max_blocks=6))
-    assert store.read_run(run.directory).experiment["blocks"] == blocks
+    assert Run(run.directory).document.experiment["blocks"] == blocks
     assert set(load(run.directory).block) == set(range(1, blocks + 1))
 
 
@@ -68,7 +68,7 @@ def test_single_narrow_interval_is_not_enough(
     run = more_blocks.extended(measured(FakeLab()), 3)
     more_blocks.record(run)
     driver.execute(run, FakeLab(), silent)
-    assert more_blocks.is_narrow(run.directory, 3, 0.1) == narrow
+    assert more_blocks.is_narrow(Run(run.directory), 3, 0.1) == narrow
 
 
 @pytest.mark.parametrize("share", ["0", "10x", "100%"])
@@ -96,7 +96,7 @@ def test_disturbed_trial_is_repeated_and_invalid_trial_is_not(tmp_path: Path, sw
     waited: list[int] = []
     driver.execute(run, FakeLab(spoil=disturb), silent, lambda: waited.append(1))
     assert {name[:4]: count for name, count in tries.items() if count > 1} == {"1-01": 3}
-    results = verdict.assess(run.directory)
+    results = verdict.assess(Run(run.directory))
     assert [result.status for name, result in results.items() if name.startswith("1-01")] == ["ok"]
     assert [result.status for name, result in results.items() if name.startswith("2-01")] == ["invalid"]
     assert len(waited) == 8 + 2  # before each trial, repeated ones too
@@ -146,4 +146,4 @@ def test_files_without_cpu_counters_are_still_read(measured: Callable[..., drive
         document["hypervisor"] = {"name": "pve", "accel": "tcg", "cpu": None}
         path.write_text(json.dumps(document))
     assert not load(run.directory).metric.eq("node_foreign_pct").any()
-    assert {result.status for result in verdict.assess(run.directory).values()} == {"ok"}
+    assert {result.status for result in verdict.assess(Run(run.directory)).values()} == {"ok"}

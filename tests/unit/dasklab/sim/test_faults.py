@@ -24,8 +24,9 @@ from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.whatif import scenario as scenario_of
+from dasklab.results.run import Run, Trial
 from dasklab.results.statistics.reproduction import Reproduced
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.running import capabilities, driver
 from dasklab.sim.faults import STATES
 from dasklab.sim.scenario import Scenario
@@ -115,15 +116,15 @@ def simulate(measured: Path) -> Path:
     content = Experiment.model_validate(FILE)
     entry = WorkloadCalibrations(workload=Workload(), calibrations=(CALIBRATION,))
     calibrations = Calibrations(workloads=(entry,))
-    calibrated = Calibrated(calibrations, simulated_lab.setup(measured, content, calibrations, 2))
+    calibrated = Calibrated(calibrations, simulated_lab.setup(Run(measured), content, calibrations, 2))
     return calibrated.start(measured.parents[1] / "a", "f", content, quick=False, seed=7, only=None)
 
 
 def cell(run: Path, name: str) -> Path:
     return next(
-        folder
-        for folder in store.having(run, RequestedTrial)
-        if store.need(RequestedTrial, folder).cell == name
+        trial.folder
+        for trial in Run(run).planned
+        if trial.has(RequestedTrial) and trial.requested.cell == name
     )
 
 
@@ -139,17 +140,17 @@ def test_every_seed_of_a_trial_with_faults_has_all_runs_and_the_trial_has_the_la
     measured: Path, simulations: Simulations, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = simulate(measured)
-    assert {store.need(Result, trial).status for trial in store.finished(run)} == {"ok"}
+    assert {trial.result.status for trial in Run(run).trials} == {"ok"}
     kill = cell(run, "fault=kill")
     runs_and_limits = [(scenario.runs, scenario.limit_s) for scenario in simulations.with_fault("kill")]
     assert runs_and_limits == [(4, 60)] * 2
     assert {scenario.runs for scenario in simulations.scenarios if not scenario.faults} == {2}
-    at_s = store.need(RequestedTrial, kill).faults[0].at_s
-    assert store.need(ObservedFaults, kill).hosts == {
+    at_s = documents.need(RequestedTrial, kill).faults[0].at_s
+    assert documents.need(ObservedFaults, kill).hosts == {
         "worker-2": ObservedFault(at_s=at_s, lasted_s=None, state="inactive")
     }
-    assert store.need(Timings, kill).cluster.workers == 2
-    assert store.read(ObservedFaults, cell(run, "fault=none")) is None
+    assert documents.need(Timings, kill).cluster.workers == 2
+    assert documents.read(ObservedFaults, cell(run, "fault=none")) is None
 
 
 def test_fault_is_not_observed_if_the_runs_of_one_seed_were_too_short(
@@ -161,7 +162,7 @@ def test_fault_is_not_observed_if_the_runs_of_one_seed_were_too_short(
         return [*others, last.model_copy(update={"faults": nothing})]
 
     monkeypatch.setattr(farm, "simulate_all", last_too_short)
-    result = store.need(Result, cell(simulate(measured), "fault=kill"))
+    result = documents.need(Result, cell(simulate(measured), "fault=kill"))
     assert result.status == "invalid"
     assert "the runs took" in result.reasons[0]
 
@@ -169,7 +170,7 @@ def test_fault_is_not_observed_if_the_runs_of_one_seed_were_too_short(
 def test_hang_is_a_result_with_its_seed_faults_and_command(measured: Path, simulations: Simulations) -> None:
     simulations.hung = True
     run = simulate(measured)
-    result = store.need(Result, cell(run, "fault=cut"))
+    result = documents.need(Result, cell(run, "fault=cut"))
     assert result.status == "failed"
     assert result.reasons[0] == f"seed {simulations.with_fault('cut')[0].seed}: {HUNG}"
     assert result.reasons[-2:] == (
@@ -189,7 +190,7 @@ def test_light_workers_have_no_faults() -> None:
 
 def test_trial_with_faults_cannot_be_calibrated_on(measured: Path) -> None:
     with pytest.raises(LabError, match="costs can be taken from trials without faults only"):
-        calibrate(cell(measured, "fault=kill"))
+        calibrate(Trial(cell(measured, "fault=kill")))
 
 
 # --- dasklab reproduce -------------------------------------------------------------------------------------

@@ -31,11 +31,8 @@ from dasklab.breakdown.show.trace.arrows import arrows
 from dasklab.breakdown.show.trace.lanes import lanes
 from dasklab.breakdown.show.trace.occupied import is_running, occupied
 from dasklab.breakdown.show.trace.perfetto_writer import NO_ARGUMENTS, Arguments, TraceWriter
-from dasklab.model.files import Timings
 from dasklab.model.trial import RequestedTrial
-from dasklab.results import recording
 from dasklab.results.recording import Recording
-from dasklab.results.storage import store
 from dasklab.terminal import counted
 
 SUFFIX = ".pftrace"
@@ -48,7 +45,7 @@ Numbers = defaultdict[int, list[int]]  # a task or a fetch -> arrows
 
 def write(explained: Explained, path: Path) -> None:
     """Write the timed repeats to one file."""
-    capture = recording.read(explained.directory) if explained.captured else None
+    capture = explained.trial.capture if explained.captured else None
     zero = min([*map(_earliest, explained.timed), *_begin(capture)], default=0.0)
     with atomic.replaced(path) as draft, draft.open("wb") as file:
         writer = TraceWriter(file)
@@ -75,10 +72,14 @@ def _begin(capture: Recording | None) -> Iterator[float]:
 
 def _metadata(explained: Explained) -> dict[str, str]:
     """Return what the trace is of: folder, experiment, cell, versions, times of the repeats."""
-    values = {"written by": "dasklab explain", "folder": explained.directory.name}
-    if trial := store.read(RequestedTrial, explained.directory):
-        values |= {"experiment": trial.experiment, "cell": trial.cell, "workload": trial.workload.name}
-    if timings := store.read(Timings, explained.directory):
+    values = {"written by": "dasklab explain", "folder": explained.trial.name}
+    if requested := explained.trial.read(RequestedTrial):
+        values |= {
+            "experiment": requested.experiment,
+            "cell": requested.cell,
+            "workload": requested.workload.name,
+        }
+    if timings := explained.trial.timings:
         values |= {name: str(version) for name, version in timings.versions.items()}
     values["runs"] = ", ".join(f"{repeat.number}: {repeat.makespan:.3f} s" for repeat in explained.timed)
     return values

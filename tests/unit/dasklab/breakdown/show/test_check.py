@@ -20,6 +20,7 @@ from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.model.json_output import to_json
 from dasklab.records.document import Record
+from dasklab.results.run import Trial
 from dasklab.results.statistics.interval import Interval
 from scipy import stats
 
@@ -33,7 +34,7 @@ def record(length: float) -> Explained:
     """A record of so many seconds, all of which one task computes."""
     row = task("spin-1", "worker-1", 1, 0.0, length, decided=0.0, handled=length)
     repeat = make_repeat([row], stop=length, threads={"worker-1": 1})
-    return Explained(Path("run"), False, {}, [repeat], {}, None)
+    return Explained(Trial(Path("run")), False, {}, [repeat], {}, None)
 
 
 def test_twice_as_long_is_slower_and_computing_is_the_cause() -> None:
@@ -64,7 +65,7 @@ def stored(path: Path, content: str, **fields: object) -> Explained:
     path.mkdir()
     (path / "record.json").touch()
     (path / "record.chunks").write_text(content)
-    return replace(record(1.0), directory=path, **fields)
+    return replace(record(1.0), trial=Trial(path), **fields)
 
 
 def test_records_that_were_cut_off_decide_nothing(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_the_same_record_given_twice_decides_nothing(tmp_path: Path) -> None:
 
 def test_the_same_trial_given_twice_decides_nothing(tmp_path: Path) -> None:
     (tmp_path / "records.json").write_text("{}")
-    trial = replace(record(1.0), directory=tmp_path)
+    trial = replace(record(1.0), trial=Trial(tmp_path))
     assert "are the same record" in str(checking.compare([trial], [trial], 10))
 
 

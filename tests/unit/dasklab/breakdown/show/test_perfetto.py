@@ -13,6 +13,7 @@ from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.breakdown.show.trace.perfetto import write
 from dasklab.cli import main
+from dasklab.results.run import Trial, open_trial
 
 from tests.perfetto_trace import Slice, Trace
 from tests.unit.dasklab.breakdown.timelines import by_hand, random_repeat
@@ -20,7 +21,7 @@ from tests.unit.dasklab.stored_run import TRIAL, previous_run
 
 
 def traced(repeat: Repeat, folder: Path) -> Trace:
-    write(Explained(folder, False, {}, [repeat], {}, pd.DataFrame()), folder / "trial.pftrace")
+    write(Explained(Trial(folder), False, {}, [repeat], {}, pd.DataFrame()), folder / "trial.pftrace")
     return Trace(folder / "trial.pftrace")
 
 
@@ -91,7 +92,7 @@ def test_stamps_without_sense_give_a_trace_that_can_be_read(seed: int, tmp_path:
 
 def test_stored_trial_has_metadata_and_names_of_kinds(tmp_path: Path) -> None:
     trial = previous_run(tmp_path) / TRIAL
-    write(explain(trial), tmp_path / "trial.pftrace")
+    write(explain(open_trial(trial)), tmp_path / "trial.pftrace")
     trace = Trace(tmp_path / "trial.pftrace")
     assert trace.metadata["experiment"] == "baseline" and trace.metadata["cell"]
     assert trace.metadata["dask"] and trace.metadata["runs"].startswith("1: ")
@@ -122,7 +123,7 @@ class Captured:
 
 def test_messages_of_a_capture_lie_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dasklab.results.recording.read", lambda directory: Captured(0.0))
-    write(Explained(tmp_path, True, {}, [by_hand()], {}, pd.DataFrame()), tmp_path / "trial.pftrace")
+    write(Explained(Trial(tmp_path), True, {}, [by_hand()], {}, pd.DataFrame()), tmp_path / "trial.pftrace")
     trace = Trace(tmp_path / "trial.pftrace")
     messages = [one for one in trace.slices if one.category == "message"]
     assert [(one.name, one.start / 1e9, one.stop / 1e9) for one in messages] == [

@@ -13,6 +13,7 @@ from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.results.history import asv, history
+from dasklab.results.run import Run
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
@@ -55,7 +56,7 @@ def run(tmp_path: Path) -> Path:
 def stored(run: Path, tmp_path: Path) -> Path:
     """The history with this run."""
     file = tmp_path / "results" / "history.csv"
-    history.add(file, run)
+    history.add(file, Run(run))
     return file
 
 
@@ -67,7 +68,7 @@ def test_run_is_stored_once_with_the_version_of_each_trial(run: Path, stored: Pa
     assert set(frame.params) == {'{"delay": 0}', '{"delay": 50}'}  # the version is not a parameter
     assert len(frame) == 3 * 5 * (3 * 2 + 1)
     assert frame.null.sum() == 15
-    assert history.add(stored, run) == len(frame)
+    assert history.add(stored, Run(run)) == len(frame)
     assert history.read(stored).equals(frame)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from dasklab.errors import LabError
+from dasklab.results.run import Run
 from dasklab.results.statistics import compare, identity, reproduction
 from dasklab.results.statistics.interval import Interval
 from dasklab.running import driver
@@ -33,7 +34,7 @@ def old(measured: Measure) -> Path:
 
 def test_cells_of_equal_runs_have_a_ratio_of_one(old: Path, measured: Measure) -> None:
     new = measured(FakeLab(), "new").directory
-    changes = {(change.metric, change.cell): change for change in compare.compare(old, new)}
+    changes = {(change.metric, change.cell): change for change in compare.compare(Run(old), Run(new))}
     assert changes["compute_s", "delay_ms=50"].ratio.value == pytest.approx(1, rel=0.05)
     assert not any(change.is_shown for change in changes.values())
 
@@ -41,14 +42,14 @@ def test_cells_of_equal_runs_have_a_ratio_of_one(old: Path, measured: Measure) -
 def test_runs_on_different_accelerators_are_not_comparable(old: Path, measured: Measure) -> None:
     new = measured(FakeLab(spoil=run_on_kvm), "new").directory
     with pytest.raises(LabError, match="not comparable: accelerator tcg and kvm"):
-        compare.compare(old, new)
-    assert compare.compare(old, new, anyway=True)
+        compare.compare(Run(old), Run(new))
+    assert compare.compare(Run(old), Run(new), anyway=True)
 
 
 def test_runs_with_different_congestion_control_are_not_comparable(old: Path, measured: Measure) -> None:
     new = measured(FakeLab(spoil=run_with_bbr), "new").directory
     with pytest.raises(LabError, match="not comparable: congestion control cubic and bbr, cubic"):
-        compare.compare(old, new)
+        compare.compare(Run(old), Run(new))
 
 
 def test_versions_of_a_run_are_those_of_its_baseline(measured: Measure) -> None:
@@ -59,7 +60,7 @@ def test_versions_of_a_run_are_those_of_its_baseline(measured: Measure) -> None:
         return 0
 
     run = measured(FakeLab(spoil=set_version))
-    assert identity.identity(run.directory)["dask"] == "2026.8.0"
+    assert identity.identity(Run(run.directory))["dask"] == "2026.8.0"
 
 
 @pytest.mark.parametrize(

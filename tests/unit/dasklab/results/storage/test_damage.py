@@ -22,7 +22,7 @@ from dasklab.model.files import Result as TrialResult
 from dasklab.model.trial import RequestedTrial
 from dasklab.results import load
 from dasklab.results.storage import damage as damages
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import FakeLab, capture_report
@@ -113,10 +113,10 @@ def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rewrite(directory: Path, kind: type[Document]) -> None:
     """Write a stored document in the current format, under its current name."""
-    file = store.file_of(kind, directory)
-    if document := store.read(kind, directory):
+    file = documents.file_of(kind, directory)
+    if document := documents.read(kind, directory):
         file.unlink()
-        store.write(directory, document)
+        documents.write(directory, document)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.model.files import Campaign, Measured
 from dasklab.results import load
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 
 from tests.unit.dasklab.stored_run import previous_run
 
@@ -17,13 +17,13 @@ from tests.unit.dasklab.stored_run import previous_run
 def test_unknown_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / Measured.FILE).write_text('{"schema": 1}')
     with pytest.raises(LabError, match="format 1; this version of dasklab reads 3 and 2"):
-        store.read(Measured, tmp_path)
+        documents.read(Measured, tmp_path)
 
 
 def test_unknown_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / Measured.FILE).write_text('{"schema": 3, "rtts": []}')
     with pytest.raises(LabError, match=r"measured\.json: rtts: unknown key; allowed: .*rtt"):
-        store.read(Measured, tmp_path)
+        documents.read(Measured, tmp_path)
 
 
 def test_folder_without_results_is_refused(tmp_path: Path) -> None:
@@ -34,9 +34,9 @@ def test_folder_without_results_is_refused(tmp_path: Path) -> None:
 def test_current_name_wins_over_the_previous_one(tmp_path: Path) -> None:
     for name in (Measured.FILE, Measured.PREVIOUS_FILE):
         (tmp_path / name).write_text('{"schema": 3}')
-    assert store.file_of(Measured, tmp_path).name == Measured.FILE
+    assert documents.file_of(Measured, tmp_path).name == Measured.FILE
     (tmp_path / Measured.FILE).unlink()
-    assert store.file_of(Measured, tmp_path).name == Measured.PREVIOUS_FILE
+    assert documents.file_of(Measured, tmp_path).name == Measured.PREVIOUS_FILE
 
 
 def test_trials_outside_of_a_run_are_refused(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from dasklab.model.files import (
 from dasklab.model.previous_format import translate
 from dasklab.model.trial import RequestedTrial
 from dasklab.results import load
-from dasklab.results.storage import store
+from dasklab.results.run import Run
+from dasklab.results.storage import documents
 from dasklab.results.table import read_table
 from dasklab.results.validity import verdict
 
@@ -51,8 +52,8 @@ def test_stored_run_is_of_the_previous_format(run: Path) -> None:
 
 
 def test_stored_run_is_judged_again_with_the_same_verdict(run: Path) -> None:
-    before = store.need(Result, run / TRIAL)
-    [after] = verdict.assess(run).values()
+    before = documents.need(Result, run / TRIAL)
+    [after] = verdict.assess(Run(run)).values()
     assert after == before and after.status == "ok"
 
 
@@ -66,7 +67,7 @@ def test_stored_run_is_listed_shown_explained_and_reported(run: Path, tmp_path: 
 
 
 def test_stored_samples_have_the_metrics_of_today(run: Path) -> None:
-    timings, measured = store.need(Timings, run / TRIAL), store.need(Measured, run / TRIAL)
+    timings, measured = documents.need(Timings, run / TRIAL), documents.need(Measured, run / TRIAL)
     frame = load(run)
     computed = frame[frame.metric.eq("compute_s")].value
     assert sorted(computed) == sorted(sample.duration_s for sample in timings.samples)
@@ -86,7 +87,7 @@ def test_impairment_that_a_stored_file_does_not_name_is_zero(
     link = {"direction": "egress", "peer": None, "policer": False, "delay_ms": 5.0}
     document["hosts"]["client"]["link"] = [link]
     file.write_text(json.dumps(document))
-    [impairment] = store.need(Configured, run / TRIAL).hosts["client"].link
+    [impairment] = documents.need(Configured, run / TRIAL).hosts["client"].link
     assert impairment.amounts["delay_ms"] == 5.0 and impairment.amounts["corrupt_pct"] == 0
 
 
@@ -102,7 +103,7 @@ def test_names_of_an_experiment_are_translated_wherever_they_are(run: Path) -> N
     }
     document = json.loads((run / Campaign.FILE).read_text()) | {"experiment": experiment}
     (run / Campaign.FILE).write_text(json.dumps(document))
-    assert store.read_run(run).experiment == {
+    assert Run(run).document.experiment == {
         "metrics": {"node_steal_pct": None},
         "tolerances": {"steal_pct": 5, "pressure_pct": 20},
         "factors": {
@@ -117,7 +118,7 @@ def test_names_of_a_trial_are_translated(run: Path) -> None:
     document = json.loads((run / TRIAL / RequestedTrial.FILE).read_text())
     document["scheduler"]["occupant"] = document["seat"]["occupant"] = "random"
     (run / TRIAL / RequestedTrial.FILE).write_text(json.dumps(document))
-    trial = store.need(RequestedTrial, run / TRIAL)
+    trial = documents.need(RequestedTrial, run / TRIAL)
     assert trial.scheduler.variant == trial.resolved_scheduler.variant == "random"
 
 
@@ -125,8 +126,8 @@ def test_documents_that_a_trial_left_have_their_names_of_today(run: Path) -> Non
     file = run / TRIAL / Attempt.FILE
     stored = json.loads(file.read_text()) | {"files": ["trial.json", "delivered.json", "inside.json"]}
     file.write_text(json.dumps(stored))
-    assert store.need(Attempt, run / TRIAL).files == ("trial.json", "measured.json", "records.json")
-    assert store.finished(run) == [run / TRIAL]
+    assert documents.need(Attempt, run / TRIAL).files == ("trial.json", "measured.json", "records.json")
+    assert [trial.folder for trial in Run(run).trials] == [run / TRIAL]
 
 
 def test_faults_of_a_simulation_are_translated() -> None:

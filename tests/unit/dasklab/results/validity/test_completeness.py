@@ -16,7 +16,8 @@ from dasklab.model import experiment
 from dasklab.model.files import CaptureReport, Completeness
 from dasklab.results.decode import CaptureSummary
 from dasklab.results.recording import Recording
-from dasklab.results.storage import store
+from dasklab.results.run import Run, Trial
+from dasklab.results.storage import documents
 from dasklab.results.validity import completeness
 from dasklab.running import driver
 
@@ -65,19 +66,19 @@ def write(directory: Path, raw: bytes, **report: Any) -> Path:
 
 
 def test_verdict_is_made_from_the_files_and_stored(tmp_path: Path) -> None:
-    completeness.write(tmp_path)
-    assert completeness.read(tmp_path) is None and not list(tmp_path.iterdir())
-    fresh = completeness.read(write(tmp_path, GOLDEN))
+    completeness.write(Trial(tmp_path))
+    assert completeness.read(Trial(tmp_path)) is None and not list(tmp_path.iterdir())
+    fresh = completeness.read(Trial(write(tmp_path, GOLDEN)))
     assert fresh is not None
     assert (fresh.verdict, fresh.messages, fresh.stream_seen) == ("complete", 133, 1.0)
-    completeness.write(tmp_path)
+    completeness.write(Trial(tmp_path))
     (tmp_path / "capture.pcap").unlink()
-    assert completeness.read(tmp_path) == fresh
+    assert completeness.read(Trial(tmp_path)) == fresh
 
 
 @pytest.mark.parametrize("raw", [b"", GOLDEN[:100_003]])
 def test_broken_file_is_a_loss(tmp_path: Path, raw: bytes) -> None:
-    judged = completeness.read(write(tmp_path, raw))
+    judged = completeness.read(Trial(write(tmp_path, raw)))
     assert judged is not None and judged.verdict == "lost" and "capture.pcap: " in judged.reasons[-1]
 
 
@@ -128,7 +129,7 @@ def trial(
 
 
 def verdict(*args: Any, **options: Any) -> Completeness:
-    judged = completeness.read(trial(*args, **options))
+    judged = completeness.read(Trial(trial(*args, **options)))
     assert judged is not None
     return judged
 
@@ -195,12 +196,12 @@ def test_run_and_baseline_report_an_incomplete_capture(
 
     run = measured(FakeLab(spoil=spoil))
     first = run.directory / run.trials[0].trial
-    assert store.need(Completeness, first).reasons == ("its files are missing",)
+    assert documents.need(Completeness, first).reasons == ("its files are missing",)
     (first / "result.json").unlink()
     execute(driver.resume(run.directory, SETUP), FakeLab(spoil=spoil))
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().err
     write(first, b"")
-    baseline_run.show(run.directory)
+    baseline_run.show(Run(run.directory))
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().out
 
 
@@ -228,7 +229,9 @@ def test_report_uses_no_blind_capture(tmp_path: Path) -> None:
     for frames in (FRAMES, WITHOUT_ONE):
         run = driver.start(tmp_path / f"{len(frames)}", name, content, SETUP, quick=True)
         driver.execute(run, CapturingLab(frames), lambda trial, state: None)
-        texts.append(page.write([run.directory], run.directory / "page").with_name("report.md").read_text())
+        texts.append(
+            page.write([Run(run.directory)], run.directory / "page").with_name("report.md").read_text()
+        )
     assert ["Workers sent each other" in text for text in texts] == [True, False]
     assert ["The capture is blind" in text for text in texts] == [False, True]
 
@@ -241,8 +244,8 @@ def test_run_baseline_and_report_report_a_blind_capture(
     execute(run, CapturingLab(NOT_DASK[:7]))
     blind = "The capture is blind: none of its 7 frames is Dask's. What to do: "
     assert capsys.readouterr().err.count(blind) == 1
-    baseline_run.show(run.directory)
+    baseline_run.show(Run(run.directory))
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith(blind)
-    text = page.write([run.directory], tmp_path / "page").with_name("report.md").read_text()
+    text = page.write([Run(run.directory)], tmp_path / "page").with_name("report.md").read_text()
     assert text.count(blind) == 1

@@ -10,7 +10,7 @@ from dasklab.model.experiment import Experiment
 from dasklab.model.files import Result
 from dasklab.model.settings import Workload
 from dasklab.model.simulated import SimulatedSetup
-from dasklab.results.storage import store
+from dasklab.results.storage import documents
 from dasklab.running import driver, trials
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
@@ -81,7 +81,7 @@ def verdict(
     run = driver.start(tmp_path, "x", experiment(fault), SETUP, quick=False, seed=7)
     driver.execute(run, FakeLab(spoil=spoil), lambda trial, status: None)
     [faulty] = [trial for trial in run.trials if trial.faults]
-    result = store.need(Result, run.directory / faulty.trial)
+    result = documents.need(Result, run.directory / faulty.trial)
     return result.status, result.reasons
 
 
