@@ -202,6 +202,26 @@ class Trial:
         """Write a document completely or not at all. Open the trial again to read it."""
         documents.write(self.folder, document)
 
+    def validate(self) -> None:
+        """Check what the attributes of a whole trial promise.
+
+        Raises:
+            ValueError: one of them does not hold; it is named.
+        """
+        repeats = self.timings.samples if self.timings else ()
+        starts = [repeat.start for repeat in repeats]
+        promises = {
+            "its name is that of the requested and of the judged trial": (
+                self.name == self.requested.trial == self.result.trial
+            ),
+            "repeats are sorted by start": starts == sorted(starts),
+            "warm-ups come first": [repeat.warmup for repeat in repeats]
+            == sorted((repeat.warmup for repeat in repeats), reverse=True),
+            "no repeat has a negative length": all(repeat.duration_s >= 0 for repeat in repeats),
+        }
+        if broken := [promise for promise, holds in promises.items() if not holds]:
+            raise ValueError(f"{self.folder}: {broken[0]}, but not here")
+
     def require_whole(self) -> None:
         """Refuse a damaged trial that the user named, and report what a whole one lacks.
 
@@ -315,6 +335,18 @@ class Run:
         if self.is_experiment:
             raise LabError(f"{self.folder}: a run of an experiment; name one of its trials")
         return self.planned[0]
+
+    def validate(self) -> None:
+        """Check what the attributes of this class promise.
+
+        Raises:
+            ValueError: one of them does not hold; it is named.
+        """
+        names = [trial.name for trial in self.planned]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{self.folder}: two trials have one name")
+        for trial in self.trials:
+            trial.validate()
 
     def need(self, kind: type[D]) -> D:
         """Return the run's document of this kind, for kinds that other packages add.

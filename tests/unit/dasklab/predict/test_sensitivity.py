@@ -187,7 +187,7 @@ def test_measured_times_are_of_trials_that_differ_in_one_resource(tmp_path: Path
         sensitivity.RATE: {100.0: [(1, 4.0), (1, 3.0)], 300.0: [(1, 2.0)]},
         sensitivity.WORKERS: {2: [(1, 4.0), (1, 3.0)], 3: [(1, 1.5)]},
     }
-    outside_a_run = sensitivity.measured_times(tmp_path / "a", TRIAL)
+    outside_a_run = sensitivity.measured_times(Run(tmp_path / "a"), TRIAL)
     assert outside_a_run == {sensitivity.RATE: {}, sensitivity.WORKERS: {}}
 
 

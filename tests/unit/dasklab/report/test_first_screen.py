@@ -218,7 +218,7 @@ def test_numbers_beside_a_larger_one_have_as_many_decimals(interval: Interval, t
 
 
 def test_parts_and_causes_add_up_to_the_run_time(tmp_path: Path) -> None:
-    summaries = explain.cells(previous_run(tmp_path))
+    summaries = explain.cells(Run(previous_run(tmp_path)))
     table = time_table(summaries)
     assert table is not None
     [row] = table.rows

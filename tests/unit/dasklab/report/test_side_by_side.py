@@ -60,7 +60,7 @@ def test_two_runs_of_an_experiment_have_anchors_and_figures_of_their_own(
     run_with: Measure, tmp_path: Path
 ) -> None:
     runs = [run_with(0.02), run_with(0.04)]
-    text = report.write(runs, tmp_path / "report").read_text()
+    text = report.write([Run(run) for run in runs], tmp_path / "report").read_text()
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))
     for target in re.findall(r'href="#([^"]+)"', text):
@@ -73,7 +73,7 @@ def test_two_runs_of_an_experiment_have_anchors_and_figures_of_their_own(
 @pytest.mark.usefixtures("undrawn")
 def test_time_of_two_recorded_runs_is_divided_by_part(tmp_path: Path) -> None:
     runs = [previous_run(tmp_path / "then"), previous_run(tmp_path / "now")]
-    text = report.write(runs, tmp_path / "report").read_text()
+    text = report.write([Run(run) for run in runs], tmp_path / "report").read_text()
     assert "Where the time went, then and now" in text
     assert "No difference shown: too few trials to tell whether the time to compute changed." in text
     [then, now] = re.findall(r"<small>(?:then|now): ([^<]+)</small>", text)

@@ -110,12 +110,11 @@ def test_captured_runs_are_shown_where_no_others_were_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     explained = Explained(Trial(tmp_path), True, {}, [by_hand()], {}, pd.DataFrame())
-    monkeypatch.setattr(trial_pages, "explain", lambda directory, captured: explained if captured else None)
-    monkeypatch.setattr(trial_pages.recording, "read", lambda directory: None)
+    monkeypatch.setattr(trial_pages, "explain", lambda trial, captured: explained if captured else None)
     for kinds, expected in (({True}, explained), ({False, True}, None), (set(), None)):
         monkeypatch.setattr(
             trial_pages.records, "recorded", lambda directory, captured=False, kinds=kinds: captured in kinds
         )
-        assert trial_pages._captured(tmp_path) is expected
+        assert trial_pages._captured(Trial(tmp_path)) is expected
     timeline = trial_pages._timeline(explained)
     assert timeline is not None and timeline.run == "captured run 0"
