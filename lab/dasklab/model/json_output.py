@@ -6,6 +6,8 @@ with ``exclude=True`` is not printed. A class that is a whole output has ``__pyd
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import is_dataclass
 from typing import Annotated, Any
 
@@ -32,8 +34,9 @@ def checked(value: Any, type_: Any) -> Any:
 
 
 def to_json(value: Any, type_: Any, indent: int | None = 2) -> str:
-    """Return a value of a type as JSON."""
-    return _adapter(type_).dump_json(value, indent=indent, by_alias=True).decode()
+    """Return a value of a type as JSON, in ASCII, which every console can print unchanged."""
+    document = _adapter(type_).dump_json(value, indent=indent, by_alias=True).decode()
+    return re.sub(r"[^\0-\x7f]", lambda character: json.dumps(character[0])[1:-1], document)
 
 
 def json_schema(type_: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from daskwire.terminal.binary import write_file, write_stdout
 from daskwire.terminal.live import Settings
 from daskwire.terminal.live import live as show_live
 from daskwire.terminal.printing import print_problems, print_summary, print_table
-from daskwire.terminal.text import write_json, write_line
+from daskwire.terminal.text import escape_what_the_console_lacks, write_json, write_line
 from daskwire.terminal.wireshark import DISSECTOR, install_dissector
 
 GONE_OPTIONS = {
@@ -55,6 +55,7 @@ class Commands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command if none is named, except for a likely typing error."""
+        escape_what_the_console_lacks()
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
             similar = get_close_matches(args[0], self.commands, 1)
             if similar and not args[0].startswith("-") and not Path(args[0]).exists():

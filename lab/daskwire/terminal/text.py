@@ -7,6 +7,7 @@ markup is never interpreted. A test ensures that no other module of this package
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,12 @@ from rich.progress import Progress
 from rich.text import Text
 
 from daskwire.printable import plain
+
+
+def escape_what_the_console_lacks() -> None:
+    """Print an escape such as ``\\u2192`` for a character that the console's encoding lacks, never fail."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def cell(text: object) -> Text:

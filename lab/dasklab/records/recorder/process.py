@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -14,6 +15,9 @@ CREDENTIALS = re.compile(r"(\w+://)[^/@\s\"]*@")
 NAN = float("nan")
 RETRANSMITTED = "host/tcp-retransmitted/segments"
 NETWORK = Path("/sys/class/net")
+SOFTWARE = re.compile(
+    r"loopback|virtual|vethernet|vmware|vmnet|hyper-v|bridge|docker|^lo\d|tun|tap", re.IGNORECASE
+)
 INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
@@ -70,7 +74,7 @@ def _link_speeds(folder: Path) -> Iterator[tuple[str, float]]:
     """Yield the name and Mbit/s of hardware that is up; psutil knows them where there is no Linux."""
     if not folder.exists():
         states = sorted(psutil.net_if_stats().items())
-        yield from ((name, float(state.speed)) for name, state in states if state.isup and state.speed > 0)
+        yield from ((name, float(state.speed)) for name, state in states if _is_hardware(name, state))
     for path in sorted(folder.glob("*")):
         try:
             mbit = float((path / "speed").read_text(encoding="utf-8"))
@@ -78,3 +82,8 @@ def _link_speeds(folder: Path) -> Iterator[tuple[str, float]]:
             continue
         if mbit > 0 and (path / "device").exists():
             yield path.name, mbit
+
+
+def _is_hardware(name: str, state: Any) -> bool:
+    """Whether psutil describes hardware that is up; only its name tells it from software."""
+    return state.isup and state.speed > 0 and not SOFTWARE.search(name)

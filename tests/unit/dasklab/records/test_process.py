@@ -41,7 +41,8 @@ def test_psutil_knows_the_interfaces_of_other_systems(
     states = {
         "Ethernet": SimpleNamespace(isup=True, speed=1000),
         "Wi-Fi": SimpleNamespace(isup=False, speed=300),
-        "Loopback": SimpleNamespace(isup=True, speed=0),
+        "Loopback Pseudo-Interface 1": SimpleNamespace(isup=True, speed=1073),
+        "vEthernet (WSL)": SimpleNamespace(isup=True, speed=10_000),
     }
     addresses = [SimpleNamespace(family=socket.AF_INET, address="10.0.0.1")]
     monkeypatch.setattr(process.psutil, "net_if_stats", lambda: states)
