@@ -15,6 +15,7 @@ WORDS: Mapping[str, Mapping[str, float]] = {  # suffix of a key -> accepted unit
     "pct": {"%": 1},
     "mbit": {"kbit": 1e-3, "mbit": 1, "gbit": 1e3},
 }
+EXAMPLES = {"ms": "10ms", "pct": "1%", "mbit": "50mbit"}
 TIMES = {"s": 1, "min": 60, "h": 3600}
 
 
@@ -56,5 +57,5 @@ TIME_TO_LIVE = Quantity(TIMES, "10min", least=1, most=86_400)  # of what a host 
 def amount_of(impairment: Impairment) -> Quantity:
     """Return the type of an impairment's amount."""
     suffix = impairment.key.rpartition("_")[2]
-    example = {"ms": "10ms", "pct": "1%", "mbit": "50mbit"}[suffix]
-    return Quantity(WORDS[suffix], example, most=UNITS[suffix].most)
+    words = WORDS.get(suffix, {suffix: 1})
+    return Quantity(words, EXAMPLES.get(suffix, f"10{suffix}"), most=UNITS[suffix].most)

@@ -58,9 +58,9 @@ def test_rules_are_changed_and_guarded_by_a_digest(firewall: Any) -> None:
 
 
 def test_options_have_types(firewall: Any) -> None:
-    firewall.options.put(ebtables=0) if "ebtables" in firewall.options.get() else None
-    names = {"name": "options"}
-    assert names in firewall.get()
+    firewall.options.put(enable=0)
+    assert firewall.options.get()["enable"] == 0
+    assert "enable" in refused(firewall.options.put, enable="often").errors
 
 
 def test_cluster_firewall_cannot_be_enabled(root: Any) -> None:

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import yaml
 from dasklab.paths import ROLES
+from dasklab_guest import order
 
 from docs.parts import roles as role_pages
 
 NAMES = sorted(path.name for path in ROLES.iterdir() if path.is_dir())
-ON_HOSTS = {"guest", "dask", "spark", "netem", "probe", "fault", "profile", "capture", "workload"}
+ON_HOSTS = set(order.ROLES.values())
 SHARED = {  # variables of a host, not of a role
     "capture_interface",
     "capture_mac",

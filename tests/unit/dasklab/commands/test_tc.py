@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from dasklab.cli import main
 from dasklab.console.quantity import TIMES, WORDS, Quantity, amount_of
-from dasklab.model.impairments import IMPAIRMENTS
+from dasklab.model.impairments import IMPAIRMENTS, UNITS, Impairment, Unit
 
 from tests.unit.dasklab.commands.fake_ssh import FakeSsh, host
 
@@ -94,3 +94,9 @@ def test_every_unit_of_the_registry_has_words() -> None:
     assert {row.key.rpartition("_")[2] for row in IMPAIRMENTS} <= set(WORDS)
     with pytest.raises(click.BadParameter, match="at least 1 s"):
         Quantity(TIMES, "10min", least=1).convert("0", None, None)
+
+
+def test_an_impairment_may_have_a_unit_without_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(UNITS, "frames", Unit("frames", "", 1, 1, 1000))
+    queue = amount_of(Impairment("queue_frames", "queue", "limit", ("limit", "limit")))
+    assert (queue.convert("20", None, None), queue.convert("20frames", None, None)) == (20, 20)
