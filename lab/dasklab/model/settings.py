@@ -41,7 +41,7 @@ class Probes(Strict):
 
 
 class SharedSettings(Strict):
-    """The settings that are not by host. They have the same form in an experiment and in a trial."""
+    """Settings of a whole trial, not of one host. An experiment has them in the same form."""
 
     bridge: Literal["learning", "flooding"] = "learning"
     workers: int = Field(default=3, ge=1, le=99)

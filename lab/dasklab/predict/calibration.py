@@ -33,12 +33,12 @@ class Calibration(Document):
         machine: the accelerator of the guests (kvm, tcg), or their kind (lxc).
         tasks: by key prefix.
         shuffled_bytes: what each transfer task of a peer-to-peer shuffle gave away.
-        behind: by worker, in the order of their names, how many fewer of the results computed before the runs
-            it holds than the worker that holds most.
+        behind: for each worker, sorted by name: the largest number of results that any worker held before the
+            runs, minus its own.
         starved: seconds that workers waited for a core, per second that they had one.
         costs: what messages cost the event loops of each role.
         loop_cpu: by role, the share of the event loops' busy time in which a core computed.
-        cores: cores that all machines shared, without what other processes took of them. None if unknown;
+        cores: cores that all machines shared, less those that other processes used. None if unknown;
             otherwise the simulation has as many, and waiting for them is simulated.
         driver_s: how long the client computed before the scheduler had a run's graph and after the last task.
         handoff_s: how long a task took from the event loop to its thread and back, beyond what is simulated.

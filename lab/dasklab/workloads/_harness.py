@@ -123,8 +123,8 @@ def command_line(name: str, module: Any, defaults: dict[str, Any]) -> argparse.A
         default=_losses.PATIENCE_S,
         help=f"limit for connecting, and for each further worker; at most {_losses.PATIENCE_S:g}",
     )
-    parser.add_argument("--settings", default="", help="Dask settings to read back, separated by commas")
-    parser.add_argument("--packages", default="", help="packages whose versions to read back, likewise")
+    parser.add_argument("--settings", default="", help="Dask settings to record, separated by commas")
+    parser.add_argument("--packages", default="", help="packages whose installed versions are recorded")
     parser.add_argument(
         "--signal", help="file to create on the cluster's hosts when the first timed run begins"
     )

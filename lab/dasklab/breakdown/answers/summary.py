@@ -54,7 +54,7 @@ class Summary:
         return without_places(self.path)
 
     def ranked(self) -> Ranked:
-        """Bottlenecks of the critical path, the greatest first: which, where most of it is, seconds."""
+        """Bottlenecks of the critical path, the largest first: name, host with the largest share, seconds."""
         return _ranked(self.bottlenecks)
 
 
