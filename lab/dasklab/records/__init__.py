@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dasklab.records.document import read_document
-    from dasklab.records.read import Frames, is_record, load, recorded
+    from dasklab.records.read import Frames, is_record, load, load_record, recorded
 
-__all__ = ["Frames", "is_record", "load", "read_document", "recorded"]
+__all__ = ["Frames", "is_record", "load", "load_record", "recorded"]
 
 
 def __getattr__(name: str) -> Any:

@@ -40,7 +40,7 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
     """
     trial = Path(trial)
     if is_record(trial):
-        return _record(trial)
+        return load_record(trial)[1]
     kind = CaptureRecords if captured else Records
     source = Trial(trial).file_of(kind)
     folders = _folders(trial, kind)
@@ -72,14 +72,18 @@ def is_record(folder: Path) -> bool:
     return (folder / Record.FILE).exists()
 
 
-def _record(folder: Path) -> Frames:
-    """Return the tables of a cluster's record."""
+def load_record(folder: Path) -> tuple[Record, Frames]:
+    """Return what a cluster's record says of itself, and its tables.
+
+    Raises:
+        LabError: one of the record's files is damaged or missing.
+    """
     about = read_document(folder)
     if about.form not in READABLE_FORMS:
         raise LabError(f"{folder}: it was recorded by another version of dasklab (form {about.form})")
     parts = chunks.read(folder / RECORD)
     try:
-        return assemble.tables(parts, about)
+        return about, assemble.tables(parts, about)
     except NOT_AS_EXPECTED as error:
         why = f"{type(error).__name__}: {error}"
         raise LabError(

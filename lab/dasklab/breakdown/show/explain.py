@@ -154,7 +154,7 @@ def explain(trial: Trial, captured: bool = False) -> Explained:
 
 
 def _explain_record(record: Trial) -> Explained:
-    frames = records.load(record.folder)
+    document, frames = records.load_record(record.folder)
     clocks = clocks_by_messages(frames)
     aligned = align(frames, clocks)
     (repeat,) = build_repeats(aligned)
@@ -169,7 +169,7 @@ def _explain_record(record: Trial) -> Explained:
     computations = operations(repeat, complete_graphs(aligned["graphs"]), aligned["introduced"])
     whole = cut(repeat, *total(computations, aligned["actor_calls"], repeat))
     explained = _explained(record, frames, clocks, [whole])
-    return replace(explained, operations=computations, document=records.read_document(record.folder))
+    return replace(explained, operations=computations, document=document)
 
 
 def _explained(trial: Trial, frames: Frames, clocks: dict[str, Clock], repeats: list[Repeat]) -> Explained:

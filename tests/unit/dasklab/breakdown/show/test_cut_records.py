@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from dasklab.breakdown.show.explain import explain
 from dasklab.cli import main
+from dasklab.results.run import Trial
 
 RECORDS = Path(__file__).parents[4] / "data" / "records"
 
@@ -75,3 +77,17 @@ def test_record_is_explained_or_refused_wherever_it_was_cut(record: Path, size: 
     result = CliRunner().invoke(main, ["explain", str(record)])
     assert result.exit_code in (0, 1) and "0 threads" not in result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("record", ["no_graph_before"], indirect=True)
+def test_the_document_of_a_record_is_read_once(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[str] = []
+    read_bytes = Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        files.append(path.name)
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    explain(Trial(record))
+    assert (files.count("record.json"), files.count("record.chunks")) == (1, 1)
