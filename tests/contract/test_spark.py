@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 from dasklab import wheels
-from dasklab.model.engines import VERSION, spark_workloads
 from dasklab.model.files import Timings
 from dasklab.paths import WORKLOADS
+from dasklab.spark.settings import VERSION, spark_workloads
 
 SMALL = {
     "groupby": ({"rows": 1000, "partitions": 3, "groups": 10}, sum(i % 10 for i in range(999))),

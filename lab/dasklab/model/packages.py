@@ -14,7 +14,6 @@ from typing import Annotated
 from pydantic import AfterValidator, WithJsonSchema
 
 from dasklab.errors import did_you_mean
-from dasklab.model.engines import VERSION as SPARK
 from dasklab.model.engines import Engine
 from dasklab.paths import ROLES
 
@@ -34,8 +33,12 @@ def pins() -> Mapping[str, str]:
 
 def extra_packages(performance_report: bool, py_spy: bool, engine: Engine) -> dict[str, str]:
     """Return the packages that the performance report, the profiler and Spark need beyond the pins."""
-    report = {"bokeh": BOKEH} if performance_report else {}
-    return report | ({"py-spy": PY_SPY} if py_spy else {}) | ({"pyspark": SPARK} if engine == "spark" else {})
+    extra = ({"bokeh": BOKEH} if performance_report else {}) | ({"py-spy": PY_SPY} if py_spy else {})
+    if engine == "spark":
+        from dasklab.spark import settings as spark
+
+        extra["pyspark"] = spark.VERSION
+    return extra
 
 
 def unpinned(requested: Mapping[str, str], extra: Mapping[str, str] | None = None) -> dict[str, str]:

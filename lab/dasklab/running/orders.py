@@ -34,7 +34,6 @@ from dasklab.model.experiment import merge
 from dasklab.model.order import GuestStep, LabHost, Order, Phase, TrialOrders
 from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import Layout
-from dasklab.running import spark_orders
 
 SCHEDULER_PORT = 8786
 PROGRAMS = "/opt/dasklab/bin"
@@ -196,11 +195,19 @@ def probe_targets(lab: TrialLab) -> dict[str, list[str]]:
 def start_steps(lab: TrialLab) -> Steps:
     """Return the steps that start a fresh cluster of the trial's engine."""
     if lab.trial.engine == "spark":
-        return {
-            name: [step("spark.start", **spark_orders.start(lab.trial, host, lab.venv, name in lab.cluster))]
-            for name, host in lab.hosts.items()
-        }
+        return start_spark(lab)
     return {host: [start_dask(lab, host)] for host in lab.hosts}
+
+
+def start_spark(lab: TrialLab) -> Steps:
+    """Return the steps that start a fresh Spark cluster."""
+    from dasklab.spark import orders as spark
+
+    settings, ttl_s = lab.trial.spark, lab.trial.ttl_s
+    return {
+        name: [step("spark.start", **spark.start(settings, ttl_s, host, lab.venv, name in lab.cluster))]
+        for name, host in lab.hosts.items()
+    }
 
 
 def stop_steps(lab: TrialLab) -> Steps:
@@ -249,6 +256,16 @@ def variables(lab: TrialLab, name: str) -> dict[str, str]:
     }
 
 
+def scheduler_url(lab: TrialLab) -> str:
+    """Return where the client reaches the scheduler of the trial's engine."""
+    address = lab.hosts[lab.client].scheduler_address
+    if lab.trial.engine == "spark":
+        from dasklab.spark import orders as spark
+
+        return spark.master(address)
+    return f"tcp://{address}:{SCHEDULER_PORT}"
+
+
 def workload_step(lab: TrialLab, runs: int, warmups: int, action: str = "run", **arguments: Any) -> GuestStep:
     """Return the step that runs the workload on the client."""
     trial = lab.trial
@@ -260,12 +277,11 @@ def workload_step(lab: TrialLab, runs: int, warmups: int, action: str = "run", *
         options += ["--settings", ",".join(settings)]
     if packages := {**trial.packages, **trial.environment}:
         options += ["--packages", ",".join(packages)]
-    address = lab.hosts[lab.client].scheduler_address
     return step(
         f"workload.{action}",
         name=trial.workload.name,
         source=trial.workload.source or "",
-        scheduler=spark_orders.master(address) if spark else f"tcp://{address}:{SCHEDULER_PORT}",
+        scheduler=scheduler_url(lab),
         python=f"{lab.venv}/bin/python",
         engine=trial.engine,
         params=trial.workload.params,

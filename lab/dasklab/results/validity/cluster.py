@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from dasklab.model.dask_settings import flatten
-from dasklab.model.engines import spark_text
 from dasklab.model.experiment import merge
 from dasklab.model.files import Timings, WorkerProcess
 from dasklab.model.trial import RequestedTrial
@@ -26,10 +25,18 @@ def differences(trial: RequestedTrial, timings: Timings) -> Iterator[str]:
 
 
 def _engine(trial: RequestedTrial, timings: Timings) -> Iterator[str]:
-    """Compare the engine, and Spark's settings. Executors run with the settings of the driver."""
+    """Compare the engine, and its settings if it is Spark."""
     engine = "spark" if "spark" in timings.versions else "dask"
     if engine != trial.engine:
         yield f"requested engine {trial.engine}, but {engine} computed"
+    if trial.spark:
+        yield from _spark_settings(trial, timings)
+
+
+def _spark_settings(trial: RequestedTrial, timings: Timings) -> Iterator[str]:
+    """Compare Spark's settings. Executors run with the settings of the driver."""
+    from dasklab.spark.settings import spark_text
+
     for name, requested in trial.spark.items():
         value = timings.config.get("client", {}).get(name)
         if value != spark_text(requested):

@@ -8,12 +8,13 @@ from typing import get_args
 import pytest
 import yaml
 from dasklab.errors import LabError
-from dasklab.model import engines, experiment, workloads
+from dasklab.model import experiment, workloads
 from dasklab.model.experiment import Experiment
 from dasklab.model.faults import Fault
 from dasklab.model.link import Link
 from dasklab.model.metric import METRICS
 from dasklab.model.nic import NicModel
+from dasklab.spark import settings
 
 CASES = yaml.safe_load(Path(__file__).with_name("bad_files.yml").read_text())
 GOOD: str = CASES["good"]
@@ -24,7 +25,7 @@ REGISTRIES = {
     "metrics": METRICS,
     "nic_models": get_args(NicModel),
     "workloads": workloads.built_in(),
-    "spark_workloads": engines.spark_workloads(),
+    "spark_workloads": settings.spark_workloads(),
 }
 LISTS = {name: ", ".join(registry) for name, registry in REGISTRIES.items()}
 

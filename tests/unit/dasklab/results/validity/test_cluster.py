@@ -8,11 +8,11 @@ from typing import Any, get_args
 import pytest
 from dasklab.errors import LabError
 from dasklab.model import experiment
-from dasklab.model.engines import VERSION as SPARK
 from dasklab.model.files import ObservedCluster, Timings
 from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import SCHEDULER_VARIANTS, SchedulerVariant
 from dasklab.results.validity.cluster import differences
+from dasklab.spark.settings import VERSION as SPARK
 
 from tests.unit.dasklab.conftest import Json
 from tests.unit.dasklab.results.trials import EXPERIMENT, files_of, trial

@@ -5,11 +5,10 @@ All ports are fixed, so that a capture or a firewall can name them.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from dasklab.model.engines import spark_text
-from dasklab.model.order import LabHost
-from dasklab.model.trial import RequestedTrial
+from dasklab.spark.settings import spark_text
 
 MASTER_PORT, WORKER_PORT, DRIVER_PORT = 7077, 7078, 7079
 BLOCK_PORT, DRIVER_BLOCK_PORT = 7080, 7081
@@ -21,13 +20,37 @@ MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
 
 
+class SparkHost(Protocol):
+    """A host of the lab; ``spark_cores`` are the cores of a Spark worker, 0 for all."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def scheduler_address(self) -> str: ...
+    @property
+    def spark_cores(self) -> int: ...
+
+
+Settings = Mapping[str, bool | int | float | str]
+
+
 def master(address: str) -> str:
     """Return the address of the master for workers and drivers."""
     return f"spark://{address}:{MASTER_PORT}"
 
 
-def start(trial: RequestedTrial, host: LabHost, venv: str, takes_part: bool) -> dict[str, Any]:
-    """Return the arguments of the guest program's step ``spark.start``; one host takes part or does not."""
+def start(requested: Settings, ttl_s: int, host: SparkHost, venv: str, takes_part: bool) -> dict[str, Any]:
+    """Return the arguments of the guest program's step ``spark.start``.
+
+    Args:
+        requested: the trial's own settings of Spark.
+        ttl_s: seconds after which the host ends its part of the cluster by itself.
+        host: the host to start.
+        venv: the virtual environment with pyspark.
+        takes_part: whether the host is part of this trial's cluster.
+    """
     service, java = "", []
     if takes_part and host.role == "scheduler":
         service, java = "spark-master", master_command(host.address)
@@ -36,14 +59,14 @@ def start(trial: RequestedTrial, host: LabHost, venv: str, takes_part: bool) -> 
     return {
         "venv": venv,
         "address": host.address,
-        "settings": settings(trial, host.address),
-        "ttl_s": trial.ttl_s,
+        "settings": settings(requested, host.address),
+        "ttl_s": ttl_s,
         "service": service,
         "java": java,
     }
 
 
-def settings(trial: RequestedTrial, address: str) -> dict[str, str]:
+def settings(requested: Settings, address: str) -> dict[str, str]:
     """Return Spark's settings on a host: the lab's own, then the trial's."""
     return {
         "spark.driver.host": address,
@@ -58,7 +81,7 @@ def settings(trial: RequestedTrial, address: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        **{name: spark_text(value) for name, value in trial.spark.items()},
+        **{name: spark_text(value) for name, value in requested.items()},
     }
 
 
@@ -74,7 +97,7 @@ def master_command(address: str) -> list[str]:
     ]
 
 
-def worker_command(host: LabHost) -> list[str]:
+def worker_command(host: SparkHost) -> list[str]:
     cores = ["--cores", str(host.spark_cores)] if host.spark_cores else []
     ports = ["--port", str(WORKER_PORT), "--webui-port", str(WORKER_PAGE_PORT)]
     memory = ["--memory", f"{EXECUTOR_MEMORY_MB}m", "--work-dir", WORK]
