@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from dasklab.breakdown.answers.slow_workers import typical_seconds
-from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats
 from dasklab.breakdown.model.causes import (
     CAUSES,
     COMPUTE,
@@ -29,7 +29,7 @@ from dasklab.breakdown.model.causes import (
     Group,
 )
 from dasklab.breakdown.model.interval_sets import IntervalSets
-from dasklab.breakdown.model.intervals import NO_TASK, Intervals
+from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
 from dasklab.records.recorder.layout import SEPARATOR
 
@@ -40,7 +40,7 @@ SLOW_BYTES_PER_S = 12.5e6  # 100 Mbit/s: what travels more slowly while nobody i
 def bottlenecks(repeat: Repeat, path: Intervals) -> Cells:
     """Return the seconds of the critical path by bottleneck and place; a second may be divided."""
     cells: Cells = {}
-    of_task = path.task != NO_TASK
+    of_task = path.task != NONE
     computing = of_task & path.is_cause(COMPUTE)
     of_data = of_task & path.is_cause(*(cause for cause in CAUSES if cause.group is Group.DATA))
     seconds = path.seconds

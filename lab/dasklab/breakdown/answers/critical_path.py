@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dasklab.breakdown.assign.idle import BY_CLIENT, IDLE, IdleReasons
+from dasklab.breakdown.assign.idle import BY_CLIENT, NO_GRAPH, IdleReasons
 from dasklab.breakdown.assign.refine import refine
 from dasklab.breakdown.assign.timeline import explain_after, explain_before, origins, report_begins
-from dasklab.breakdown.model.arrays import Codes, Floats, Mask
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
 from dasklab.breakdown.model.causes import COMPUTE, DISK
 from dasklab.breakdown.model.intervals import Intervals, Windows, concatenate
-from dasklab.breakdown.model.repeat import NONE, Repeat
+from dasklab.breakdown.model.repeat import Repeat
 
 CLOCK_S = 0.001  # the client's clock may be off by this when its calls are compared with each other
 
@@ -34,7 +34,7 @@ class Predecessors:
         task: the row of the task before; ``NONE`` at the beginning.
         is_direct: whether that task ends at ``begin``. Else a gap lies between ``resume`` and ``begin``.
         resume: when the scheduler had handled the end of the task before.
-        gap: what explains the gap (see ``idle``): the graph whose arrival the task waited for, or ``IDLE``.
+        gap: what explains the gap (see ``idle``): the graph that the task waited for, or ``NO_GRAPH``.
     """
 
     begin: Floats
@@ -95,9 +95,9 @@ def _follow(repeat: Repeat) -> Chain:
         else repeat.start
     )
     chain.gaps.append((BY_CLIENT, end, repeat.stop))
-    begin, previous, is_direct, resume, gap = (
-        column.tolist() for column in vars(_predecessors(repeat)).values()
-    )
+    before = _predecessors(repeat)  # lists: single items of arrays are slow
+    begin, previous, is_direct = before.begin.tolist(), before.task.tolist(), before.is_direct.tolist()
+    resume, gap = before.resume.tolist(), before.gap.tolist()
     start, reported = repeat.tasks.start.tolist(), report_begins(repeat).tolist()
     visited: set[int] = set()
     is_reported = False  # whether the time from the task's end on is explained already
@@ -117,9 +117,9 @@ def _follow(repeat: Repeat) -> Chain:
         if task in visited:  # stamps contradict each other: go on with what ended last before
             task = _last_handled(repeat, end, visited)
             resumed = float(repeat.tasks.handled[task]) if task != NONE else repeat.start
-            chain.gaps.append((IDLE, max(repeat.start, resumed), end))
+            chain.gaps.append((NO_GRAPH, max(repeat.start, resumed), end))
             end, is_reported = max(repeat.start, resumed), False
-    chain.gaps.append((IDLE, repeat.start, end))
+    chain.gaps.append((NO_GRAPH, repeat.start, end))
     return chain
 
 
@@ -150,7 +150,7 @@ def _predecessors(repeat: Repeat) -> Predecessors:
         ),
         is_direct=is_direct,
         resume=np.where(by_graph, learnt, needed),
-        gap=np.where(by_graph, graph, IDLE),
+        gap=np.where(by_graph, graph, NO_GRAPH),
     )
 
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from dasklab.breakdown.assign.timeline import explain_after, explain_before
 from dasklab.breakdown.assign.transfers import explain_fetches
-from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats
 from dasklab.breakdown.model.causes import MESSAGE, WIRE, Cause
 from dasklab.breakdown.model.intervals import Windows
-from dasklab.breakdown.model.repeat import NONE, Repeat
+from dasklab.breakdown.model.repeat import Repeat
 
 ARRIVE, STOP, READY = range(3)  # kinds of events, in the order in which simultaneous ones are handled
 

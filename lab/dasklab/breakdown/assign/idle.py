@@ -13,13 +13,14 @@ from functools import cached_property
 import numpy as np
 
 from dasklab.breakdown.assign.client_time import ClientTime
-from dasklab.breakdown.model.arrays import Codes, Floats, expand
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, expand
 from dasklab.breakdown.model.causes import CAUSES, NOTHING, PLAN, QUEUE
 from dasklab.breakdown.model.intervals import Windows
-from dasklab.breakdown.model.repeat import CLIENT_CODE, NONE, SCHEDULER_CODE, Repeat
+from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
 from dasklab.breakdown.model.steps import Steps, value_at
 
-IDLE, BY_CLIENT = -1, -2  # kinds of gaps on a path that are not the arrival of a graph
+# kinds of gaps on a path that are not the arrival of a graph
+NO_GRAPH, BY_CLIENT = NONE, -2
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,14 @@ class IdleReasons:
 
         Args:
             kind: of each window the graph whose arrival ended it; ``BY_CLIENT`` where the client alone was at
-                work, ``IDLE`` where the reason is the state of the cluster.
+                work, ``NO_GRAPH`` where the reason is the state of the cluster.
         """
         rows, low, high = np.arange(len(kind)), windows.low, windows.high
-        idle = rows[kind == IDLE]
+        idle = rows[kind == NO_GRAPH]
         self.explain(windows, idle, np.full(len(idle), NONE), low[idle], high[idle])
         arrival = np.array([*(graph.received for graph in self.repeat.graphs), np.inf])[np.maximum(kind, -1)]
         arrival = np.clip(np.where(kind >= 0, arrival, np.inf), low, high)
-        client = rows[kind != IDLE]
+        client = rows[kind != NO_GRAPH]
         index, start, stop = self._split(low[client], arrival[client])
         self._explain_client(windows, client[index], start, stop)
         windows.add(client, arrival[client], high[client], PLAN, np.full(len(client), SCHEDULER_CODE))

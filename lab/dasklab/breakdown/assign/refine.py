@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dasklab.breakdown.model.arrays import Bools, Codes, Floats
+from dasklab.breakdown.model.arrays import NONE, Bools, Codes, Floats
 from dasklab.breakdown.model.causes import (
     ACTOR,
     AGAIN,
@@ -37,7 +37,7 @@ from dasklab.breakdown.model.causes import (
     USER,
     Cause,
 )
-from dasklab.breakdown.model.intervals import NO_TASK, TICK_S, Intervals, concatenate
+from dasklab.breakdown.model.intervals import TICK_S, Intervals, concatenate
 from dasklab.breakdown.model.repeat import Repeat
 
 # while a task uses no CPU, others hold the interpreter if the rest of its process uses or waits for this many
@@ -172,7 +172,7 @@ def _idle(repeat: Repeat, intervals: Intervals) -> Floats:
     share = repeat.evidence.idle_share
     if not len(share):
         return np.zeros(len(intervals))
-    return np.where(intervals.task == NO_TASK, 0.0, share[intervals.task]) * intervals.seconds
+    return np.where(intervals.task == NONE, 0.0, share[intervals.task]) * intervals.seconds
 
 
 def _cpu(repeat: Repeat, intervals: Intervals) -> tuple[Floats, Floats, Floats]:

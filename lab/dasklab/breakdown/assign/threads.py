@@ -7,10 +7,10 @@ import numpy as np
 from dasklab.breakdown.assign.idle import IdleReasons
 from dasklab.breakdown.assign.refine import refine
 from dasklab.breakdown.assign.timeline import explain_before, origins
-from dasklab.breakdown.model.arrays import Codes, Floats, running_max
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, running_max
 from dasklab.breakdown.model.causes import COMPUTE, DISK
 from dasklab.breakdown.model.intervals import Intervals, Windows, concatenate
-from dasklab.breakdown.model.repeat import NONE, Repeat
+from dasklab.breakdown.model.repeat import Repeat
 
 
 def break_down(repeat: Repeat) -> Intervals:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasklab.breakdown.assign.transfers import explain_data, split
-from dasklab.breakdown.model.arrays import Codes, Floats, Mask
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
 from dasklab.breakdown.model.intervals import Windows
-from dasklab.breakdown.model.repeat import NONE, SCHEDULER_CODE, Repeat
+from dasklab.breakdown.model.repeat import SCHEDULER_CODE, Repeat
 from dasklab.breakdown.model.stages import (
     CHOICE,
     Process,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasklab.breakdown.model.arrays import Codes, Floats, Mask, expand, least_before, pairs
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask, expand, least_before, pairs
 from dasklab.breakdown.model.causes import LAG, PEER, RECEIVED, SERIALISE, WIRE, Cause
-from dasklab.breakdown.model.intervals import NO_TASK, Intervals, Windows
+from dasklab.breakdown.model.intervals import Intervals, Windows
 from dasklab.breakdown.model.repeat import Repeat
 
 
@@ -115,7 +115,7 @@ def fetch_stages(repeat: Repeat) -> tuple[Intervals, Codes]:
     """
     rows = np.arange(len(repeat.fetches))
     start, stop = repeat.fetches.start, repeat.fetches.stop
-    windows = Windows(np.full(len(rows), NO_TASK), start, stop, rows)
+    windows = Windows(np.full(len(rows), NONE), start, stop, rows)
     explain_fetches(repeat, windows, rows, rows, start, stop)
     stages = windows.intervals()
     return stages, np.searchsorted(stages.lane, np.arange(len(rows) + 1))

@@ -11,11 +11,10 @@ import pandas as pd
 from dask.utils import key_split
 
 from dasklab.breakdown.build.gather_evidence import gather_evidence
-from dasklab.breakdown.model.arrays import Codes, Floats, expand, floats, last_before, pairs, positions
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, expand, floats, last_before, pairs, positions
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import (
     CLIENT,
-    NONE,
     SCHEDULER,
     Calls,
     Delivered,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from dasklab.breakdown.model.arrays import Codes, Mask
+from dasklab.breakdown.model.arrays import NONE, Codes, Mask
 from dasklab.breakdown.model.evidence import Evidence
-from dasklab.breakdown.model.repeat import NONE, Calls, Delivered, Graph, Repeat
+from dasklab.breakdown.model.repeat import Calls, Delivered, Graph, Repeat
 
 
 def cut(repeat: Repeat, start: float, stop: float) -> Repeat:

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from dasklab.breakdown.model.arrays import Codes, Floats, floats, last_before, positions
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, floats, last_before, positions
 from dasklab.breakdown.model.evidence import CpuUse, Evidence
 from dasklab.breakdown.model.interval_sets import IntervalSets
 
-NONE = -1
 NOT_LOST = (
     "client-releases-keys",
     "cancel-key",

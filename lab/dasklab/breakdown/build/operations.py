@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasklab.breakdown.model.arrays import positions
-from dasklab.breakdown.model.repeat import NONE, Repeat
+from dasklab.breakdown.model.arrays import NONE, positions
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.records.assemble import texts
 
 INSIDE_TASKS = "Client-worker-"  # clients of tasks, whose graphs belong to the operation of the task

@@ -11,6 +11,7 @@ Codes = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Mask = npt.NDArray[np.bool_]
 NONE = -1
+"""Stands for no row and no code, in every column of rows or codes."""
 
 
 def last_before(owner: Codes, time: Floats, query: Codes, bound: Floats) -> Codes:

@@ -10,7 +10,6 @@ import numpy as np
 from dasklab.breakdown.model.arrays import Codes, Floats, Mask
 from dasklab.breakdown.model.causes import CAUSES, Cause
 
-NO_TASK = -1
 TICK_S = 1e-9  # shorter than any clock's resolution: rounding, not time
 
 
@@ -40,7 +39,7 @@ class Intervals:
         start, stop: seconds on the repeat's clock.
         cause: codes of causes.
         place: codes of ``Places``; -1 for no place.
-        task: rows of the repeat's tasks; ``NO_TASK`` where the time belongs to no task.
+        task: rows of the repeat's tasks; ``NONE`` where the time belongs to no task.
         lane: the row of a picture that it belongs to: a thread, or the critical path.
     """
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from dasklab.breakdown.model.arrays import Codes, Floats, Mask, last_before, running_max
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask, last_before, running_max
 from dasklab.breakdown.model.evidence import Evidence
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Places
@@ -17,7 +17,6 @@ from dasklab.breakdown.model.steps import NO_STEPS, Steps, steps
 
 CLIENT, SCHEDULER = "client", "scheduler"
 CLIENT_CODE, SCHEDULER_CODE, FIRST_WORKER = 0, 1, 2
-NONE = -1  # no task, no fetch
 
 
 @dataclass(frozen=True)
@@ -139,39 +138,104 @@ class Calls:
 NO_CALLS = Calls((), np.zeros(0), np.zeros(0))
 
 
+def _are_codes(codes: Codes, stop: int, start: int = 0) -> bool:
+    return bool(((codes >= start) & (codes < stop)).all())
+
+
 @dataclass(frozen=True)
 class Repeat:
-    """A repeat on one clock.
+    """One timed computation, or one recorded block, on the scheduler's or the capture's clock.
 
-    Attributes:
-        threads: number of threads of each worker, in the order of their codes.
-        keys: all task keys, by code.
-        joined, left: when workers joined and left the cluster, if they did.
-        prefixes: for each key what is computed, without its number or token.
-        unfinished: how many tasks the scheduler knew that were not done.
-        queued: how many of these it kept back.
-        graphs: in order of their arrival.
+    All times are seconds since 1970. Rows are referred to by position: task 7 is row 7 of every column of
+    ``tasks``. ``NONE`` stands for no row. ``validate`` checks what is written here.
     """
 
     number: int
+    """Its number in the trial, from 0, warm-ups counted; 0 of a record."""
+
     start: float
+    """When the user's computation began. Stamps of a task that overlaps may lie before it."""
+
     stop: float
+    """When it had ended; not before ``start``."""
+
     threads: Mapping[str, int]
+    """Number of threads of each worker. Workers are in the order of their codes, from FIRST_WORKER on."""
+
     keys: Sequence[str]
+    """All task keys, each once, in no order. Codes of keys are positions in this list."""
+
     tasks: Tasks
+    """One row per computation, sorted by start; all overlap the repeat. A key computed twice has two rows."""
+
     needs: Needs
+    """Pairs of a task and a key that it depended on, in no order."""
+
     fetches: Fetches
+    """Requests for data between processes of this repeat, in no order."""
+
     delivered: Delivered
+    """Pairs of a fetch and a key, in the order of the fetches."""
+
     busy: IntervalSets
+    """When the event loop of each process was busy."""
+
     unfinished: Steps = NO_STEPS
+    """Number of tasks that the scheduler knew and that were not done, over time. Sorted by time."""
+
     queued: Steps = NO_STEPS
+    """Number of these that the scheduler kept back because no worker should get more. Sorted by time."""
+
     warmup: bool = False
+    """Whether it is an untimed one, which leaves the statistics."""
+
     graphs: Sequence[Graph] = field(default=())
+    """In the order of their arrival at the scheduler."""
+
     calls: Calls = NO_CALLS
+    """Calls in which the client waited for the cluster; none where nobody recorded them."""
+
     evidence: Evidence = field(default_factory=Evidence)
+    """What is known besides: CPU, locks, garbage collection, lost results."""
+
     prefixes: Sequence[str] = ()
+    """For each key, by position, what is computed: its name without its number or token."""
+
     joined: Mapping[str, float] = field(default_factory=dict)
+    """When each worker joined the cluster; without those that were there from the start."""
+
     left: Mapping[str, float] = field(default_factory=dict)
+    """When each worker left the cluster; without those that stayed."""
+
+    def validate(self) -> None:
+        """Check what the attributes promise.
+
+        Raises:
+            ValueError: one of them does not hold; it is named.
+        """
+        tasks, keys, nodes = self.tasks, len(self.keys), len(self.places.nodes)
+        promises = {
+            "stop is not before start": self.start <= self.stop,
+            "keys are unique": len(set(self.keys)) == keys == len(self.prefixes),
+            "tasks are sorted by start": bool((np.diff(tasks.start) >= 0).all()),
+            "tasks overlap the repeat": bool(((tasks.start < self.stop) & (tasks.stop > self.start)).all()),
+            "tasks have a key and a worker": _are_codes(tasks.key, keys)
+            and _are_codes(tasks.worker, nodes, FIRST_WORKER),
+            "triggers are rows or NONE": _are_codes(tasks.trigger, len(tasks), NONE),
+            "needs have a task and a key": _are_codes(self.needs.task, len(tasks))
+            and _are_codes(self.needs.key, keys),
+            "fetches have two processes": _are_codes(self.fetches.receiver, nodes)
+            and _are_codes(self.fetches.sender, nodes),
+            "delivered keys have a fetch": _are_codes(self.delivered.fetch, len(self.fetches))
+            and _are_codes(self.delivered.key, keys),
+            "graphs are sorted by arrival": [graph.received for graph in self.graphs]
+            == sorted(graph.received for graph in self.graphs),
+            "numbers over time are sorted": all(
+                bool((np.diff(steps.time) >= 0).all()) for steps in (self.unfinished, self.queued)
+            ),
+        }
+        if broken := [promise for promise, holds in promises.items() if not holds]:
+            raise ValueError(f"repeat {self.number}: {broken[0]}, but not here")
 
     @property
     def makespan(self) -> float:

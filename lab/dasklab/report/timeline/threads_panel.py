@@ -12,8 +12,9 @@ import numpy as np
 
 from dasklab.breakdown.answers.critical_path import critical_path
 from dasklab.breakdown.assign.threads import break_down
+from dasklab.breakdown.model.arrays import NONE
 from dasklab.breakdown.model.causes import CAUSES, PARTS, Kind
-from dasklab.breakdown.model.intervals import NO_TASK, Intervals
+from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.report.timeline.plain import Texts, short_name
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Rectangles, Row, concatenate
@@ -50,7 +51,7 @@ def _of_intervals(repeat: Repeat, intervals: Intervals, first_row: int, names: T
         high=heights[:, 1],
         colour=colours[intervals.cause],
         what=texts[index.reshape(-1)] if len(texts) else np.zeros(0, np.int64),
-        detail=np.where(intervals.task == NO_TASK, SEVERAL, intervals.task),
+        detail=np.where(intervals.task == NONE, SEVERAL, intervals.task),
         count=np.ones(len(intervals), np.int64),
     )
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasklab.breakdown.model.arrays import Codes
-from dasklab.breakdown.model.repeat import NONE, Repeat
+from dasklab.breakdown.model.arrays import NONE, Codes
+from dasklab.breakdown.model.repeat import Repeat
 
 
 @dataclass(frozen=True)

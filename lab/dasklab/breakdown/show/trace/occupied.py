@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasklab.breakdown.model.arrays import Codes, Floats, Mask
-from dasklab.breakdown.model.intervals import NO_TASK, TICK_S, Intervals
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
+from dasklab.breakdown.model.intervals import TICK_S, Intervals
 from dasklab.breakdown.model.repeat import Repeat
 
 
@@ -60,7 +60,7 @@ def is_running(repeat: Repeat, intervals: Intervals) -> Mask:
         return np.zeros(len(intervals), bool)
     has_begun = intervals.start >= repeat.tasks.start[task] - TICK_S
     goes_on = intervals.stop <= repeat.tasks.stop[task] + TICK_S
-    return np.asarray((intervals.task != NO_TASK) & has_begun & goes_on, bool)
+    return np.asarray((intervals.task != NONE) & has_begun & goes_on, bool)
 
 
 def occupied(repeat: Repeat, intervals: Intervals) -> Occupied:

@@ -23,8 +23,9 @@ from dasklab import atomic
 from dasklab.breakdown.answers.critical_path import critical_path
 from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.assign.transfers import fetch_stages
+from dasklab.breakdown.model.arrays import NONE
 from dasklab.breakdown.model.causes import CAUSES, COMPUTE
-from dasklab.breakdown.model.intervals import NO_TASK, Intervals
+from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.breakdown.show.explain import Explained
 from dasklab.breakdown.show.trace.arrows import arrows
@@ -188,7 +189,7 @@ class _RepeatTrace:
     def _interval(self, track: int, intervals: Intervals, index: int) -> None:
         cause, task = CAUSES[intervals.cause[index]], int(intervals.task[index])
         arguments = {"where": self.repeat.places.name(int(intervals.place[index])), "cause": cause.name}
-        if task != NO_TASK:
+        if task != NONE:
             arguments["task"] = self.repeat.keys[int(self.repeat.tasks.key[task])]
         start, stop = float(intervals.start[index]), float(intervals.stop[index])
         self._slice(track, start, stop, cause.title, cause.group.value, arguments)
