@@ -39,6 +39,7 @@ from dasklab.breakdown.model.causes import (
     Bottleneck,
 )
 from dasklab.breakdown.show.explain import explain
+from dasklab.model.files import RECORD_FOLDER
 from dasklab.results.run import open_trial
 from namespace_cluster import Cluster, cluster, keep
 
@@ -260,7 +261,7 @@ CASES: dict[str, Callable[[int], Case]] = {
 
 def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
     """Run one side of a case, unless its folder has it already, and return the folder."""
-    if (out / "records.json").exists():
+    if (out / "timings.json").exists():
         return out
     kind = case.place.partition("-")[0] or "scheduler"
     preloads: dict[str, list[Path]] = {}
@@ -274,7 +275,7 @@ def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
         if case.alone:
             pin(nodes, case.place)
         with case.fault(nodes, case.place) if injected and case.fault else nullcontext():
-            answer = nodes.workload(*case.work, runs=runs)
+            answer = nodes.workload(*case.work, runs=runs, record=out / RECORD_FOLDER)
     stolen, all_ticks = (now - then for now, then in zip(_cpu_ticks(), before, strict=True))
     (out / "steal_pct").write_text(f"{100 * stolen / all_ticks:.1f}")
     keep(answer, out)

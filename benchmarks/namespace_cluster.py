@@ -3,7 +3,7 @@
     python benchmarks/namespace_cluster.py array_study '{"size": 2000, "chunk": 250}' --out FOLDER
 
 Needs root, iproute2 and, for --capture, tcpdump. Writes the files of a trial to --out: timings.json and
-records.json (or capture.json, capture.pcap and capture-records.json), so `dasklab explain` reads it.
+record/ (or capture.json, capture.pcap and capture-record/), so `dasklab explain` reads it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import wire_cluster
+from dasklab.model.files import CAPTURE_RECORD_FOLDER, RECORD_FOLDER
 from wire_cluster import Options, stop
 
 ROOT = Path(__file__).parents[1]
-PRELOAD = ROOT / "lab" / "dasklab" / "records" / "preload.py"
 QUIET = {
     "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
     "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
@@ -34,14 +34,21 @@ QUIET = {
 
 
 class Cluster(wire_cluster.Cluster):
-    """A cluster whose scheduler and workers are started with preload scripts."""
+    """A cluster whose scheduler and workers may be started with preload scripts."""
 
-    def workload(self, name: str, params: dict[str, Any], runs: int, warmups: int = 1) -> dict[str, Any]:
-        """Run one of the lab's workloads on the client and return its answer."""
+    def workload(
+        self, name: str, params: dict[str, Any], runs: int, warmups: int = 1, record: Path | None = None
+    ) -> dict[str, Any]:
+        """Run one of the lab's workloads on the client and return its answer.
+
+        Args:
+            record: a new folder for a record of the cluster.
+        """
         program = [sys.executable, str(ROOT / "lab" / "dasklab" / "workloads" / f"{name}.py")]
         workers = sum(node.startswith("worker") for node in self.nodes)
         argv = ["--scheduler", f"tcp://{self.nodes['scheduler']}:8786", "--params", json.dumps(params)]
         argv += ["--runs", str(runs), "--warmups", str(warmups), "--workers", str(workers)]
+        argv += ["--record", str(record)] if record else []
         process = subprocess.run(
             ["ip", "netns", "exec", self.namespace("client"), *program, *argv, "--timeout-s", "120"],
             capture_output=True,
@@ -82,14 +89,13 @@ def cluster(
     out: Path,
     workers: int = 3,
     threads: int = 1,
-    record: bool = True,
     preloads: dict[str, list[Path]] | None = None,
     settings: dict[str, str] | None = None,
     capture: bool = False,
 ) -> Iterator[Cluster]:
     """Start a scheduler and workers, each in a namespace, and remove everything at the end.
 
-    ``preloads`` are further preload scripts by the name or the kind of a node.
+    ``preloads`` are preload scripts by the name or the kind of a node.
     """
     out.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that finally runs
@@ -98,7 +104,7 @@ def cluster(
         dumper = nodes.start_tcpdump() if capture else None
         try:
             for node in list(nodes.nodes)[1:]:
-                scripts = [PRELOAD] if record else []
+                scripts: list[Path] = []
                 for name in (node, node.partition("-")[0]):
                     scripts += (preloads or {}).get(name, [])
                 nodes.start_dask(node, threads, scripts, settings or {})
@@ -115,7 +121,6 @@ def cluster(
 def keep(answer: dict[str, Any], out: Path, captured: bool = False) -> None:
     """Write a workload's answer as the files of a trial."""
     out.mkdir(parents=True, exist_ok=True)
-    recorded = answer.pop("records", None)
     timings = {"schema": 3, **answer}
     if captured:
         capture = {
@@ -127,9 +132,6 @@ def keep(answer: dict[str, Any], out: Path, captured: bool = False) -> None:
         (out / "capture.json").write_text(json.dumps(capture, indent=1))
     else:
         (out / "timings.json").write_text(json.dumps(timings, indent=1))
-    if recorded:
-        name = "capture-records.json" if captured else "records.json"
-        (out / name).write_text(json.dumps({"schema": 3, "records": recorded}, indent=1))
 
 
 def main() -> None:
@@ -148,7 +150,8 @@ def main() -> None:
     with cluster(args.out, args.workers, args.threads, capture=args.capture) as nodes:
         for node, mbit in (cap.split("=") for cap in args.cap):
             nodes.cap(node, float(mbit))
-        answer = nodes.workload(args.workload, args.params, args.runs, warmups=0 if args.capture else 1)
+        record = args.out / (CAPTURE_RECORD_FOLDER if args.capture else RECORD_FOLDER)
+        answer = nodes.workload(args.workload, args.params, args.runs, 0 if args.capture else 1, record)
     keep(answer, args.out, args.capture)
     print([round(sample["duration_s"], 3) for sample in answer["samples"]])
 

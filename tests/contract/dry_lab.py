@@ -92,7 +92,7 @@ ANSWERS: dict[str, Any] = {
     "workload.run": TIMINGS,
 }
 PROGRAM = """#!{python}
-import json, sys
+import json, shutil, sys
 from pathlib import Path
 
 here = Path({folder!r})
@@ -108,12 +108,15 @@ def take(do, arguments):
         sys.exit(answer["status"])
     if do == "workload.run":
         (results / arguments.get("output", "timings.json")).write_text(json.dumps(answer))
+        if "record" in arguments:
+            (results / arguments["record"]).mkdir()
+            (results / arguments["record"] / "record.json").write_text("{{}}")
     return answer
 
 def carry_out(order):
     if order["first"]:
-        for file in results.iterdir():
-            file.unlink()
+        shutil.rmtree(results)
+        results.mkdir()
     phase = {{step["do"]: take(step["do"], step["arguments"]) for step in order["steps"]}}
     kept = results / "answers.json"
     phases = json.loads(kept.read_text()) if kept.exists() else {{}}
@@ -124,7 +127,8 @@ command = sys.argv[1]
 if command == "carry-out":
     answer = carry_out(json.load(sys.stdin))
 elif command == "files":
-    answer = [str(path) for path in results.iterdir()]
+    files = [path for path in results.rglob("*") if path.is_file()]
+    answer = {{"folder": str(results), "files": [str(path.relative_to(results)) for path in files]}}
 else:
     answer = take(command, {{}})
 print(json.dumps(answer))

@@ -80,7 +80,8 @@ def test_trial_delivers_orders_collects_results_and_resets_the_hosts(tmp_path: P
     collect.collect(lab.trial, "")
     files = {path.name for path in lab.trial.iterdir()}
     results = {"configured.json", "measured.json", "timings.json", "hosts.json", "capture.json"}
-    assert files == results | {"trial.json", "orders.json"}
+    assert files == results | {"trial.json", "orders.json", "record", "capture-record"}
+    assert (lab.trial / "record" / "record.json").read_text() == "{}"
     [sample] = json.loads((lab.trial / "timings.json").read_text())["samples"]
     assert (sample["duration_s"], sample["answer"]) == (SAMPLE["duration_s"], SAMPLE["answer"])
     assert sorted(json.loads((lab.trial / "configured.json").read_text())["hosts"]) == sorted(HOSTS)

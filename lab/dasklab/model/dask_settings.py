@@ -35,7 +35,7 @@ def find_mistake(settings: Mapping[str, Any]) -> str | None:
         if isinstance(value, float) and not math.isfinite(value):
             return f'{name}: JSON has no number {value}; write "{value}"'
         if name.endswith(".preload"):
-            return f"{name}: it would replace the lab's own preload; set dask_config in the inventory instead"
+            return f"{name}: it would replace a variant's preload; set dask_config in the inventory instead"
         if name not in defaults() and not any(name.startswith(f"{free}.") for free in _free_names()):
             near = difflib.get_close_matches(name, defaults(), n=3)
             hint = f"; close to it: {', '.join(near)}" if near else ""

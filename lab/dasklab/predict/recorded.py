@@ -23,6 +23,7 @@ from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.predict.calibration import TaskSamples
 from dasklab.records import Frames
 from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.recorder.process import CPU, WAITING_FOR_CPU
 from dasklab.sim.cluster.shuffle import BARRIER
 from dasklab.sim.costs import Costs, Role
 
@@ -33,7 +34,6 @@ PREPARED_S = 0.1
 # results of long tasks, say, are then blamed for the time that the tasks took.
 MAX_BYTE_S = 1e-8
 SHARDS = "p2p/foreground/shards/bytes"
-CPU, WAITED = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
 
 
 def task_samples(frames: Frames, granted: float = 1.0) -> dict[str, TaskSamples]:
@@ -83,7 +83,7 @@ def starved(frames: Frames, granted: float = 1.0) -> float:
     """Return the seconds that workers waited for a core, per second that they had one."""
     metrics = _timed(frames, "metrics")
     values = metrics[metrics.node != SCHEDULER].groupby("metric").value.sum()
-    waited = float(values.get(WAITED, 0.0) / values[CPU]) if values.get(CPU) else 0.0
+    waited = float(values.get(WAITING_FOR_CPU, 0.0) / values[CPU]) if values.get(CPU) else 0.0
     return (1 + waited) / granted - 1
 
 
@@ -99,7 +99,7 @@ def available_cores(frames: Frames, repeats: Sequence[Repeat], cores: int, grant
     values = metrics.groupby("metric").value.sum()
     duration_s = sum(repeat.stop - repeat.start for repeat in repeats) - len(repeats) * driver_s(repeats)
     counted = float(values.get(CPU, 0.0)) / duration_s
-    used, wanting = counted * granted, counted + float(values.get(WAITED, 0.0)) / duration_s
+    used, wanting = counted * granted, counted + float(values.get(WAITING_FOR_CPU, 0.0)) / duration_s
     if wanting < cores:
         return cores
     numbers = np.arange(cores)

@@ -135,7 +135,6 @@ def _tables(processes: Processes, client: str, repeat: RecordedRepeat) -> dict[s
         "steals": _seconds(scheduler["steals"], "time").replace({"victim": names, "thief": names}),
         "bandwidths": scheduler["bandwidths"].replace({"receiver": names, "sender": names}),
         "results": _seconds(scheduler["results"], "time"),
-        "transitions": pd.DataFrame(),
     }  # fmt: skip
     return {
         name: (frames[name] if "run" not in columns else frames[name].assign(run=repeat.number)).reindex(

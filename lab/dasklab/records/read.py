@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,9 +15,8 @@ from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model.files import CaptureRecords, CaptureReport, Records, Timings
 from dasklab.notices import warn
-from dasklab.records import assemble, chunks
+from dasklab.records import assemble, chunks, earlier_trials
 from dasklab.records.document import RECORD, Record, read_document
-from dasklab.records.preloaded import other_form, tables
 from dasklab.records.recorder.layout import READABLE_FORMS
 from dasklab.records.schema import TABLES
 from dasklab.results import cached
@@ -42,22 +38,35 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
     if is_record(trial):
         return load_record(trial)[1]
     kind = CaptureRecords if captured else Records
-    source = Trial(trial).file_of(kind)
-    folders = _folders(trial, kind)
+    source = source_of(trial, captured)
+    folders = _folders(trial, kind, source)
     for folder in folders:
         try:
             if _fresh(folder, source):
                 return _read(folder)
         except LabError as error:
             warn(f"{error.message}; the tables are made again")
-    _unpack(trial, kind, folders[-1])
+    if not source.exists():
+        raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FOLDER}/{Record.FILE}")
+    folder = source.parent
+    frames = load_record(folder)[1] if is_record(folder) else earlier_trials.frames(trial, captured)
+    with atomic.filled(folders[-1]) as draft:
+        _write(frames, draft)
     return _read(folders[-1])
 
 
-def _folders(trial: Path, kind: type[Records]) -> tuple[Path, ...]:
+def source_of(trial: Path, captured: bool = False) -> Path:
+    """Return the file with what was recorded of a trial or cluster; it may not exist."""
+    if is_record(trial):
+        return trial / RECORD
+    kind = CaptureRecords if captured else Records
+    folder = trial / kind.FOLDER
+    return folder / RECORD if is_record(folder) else Trial(trial).file_of(kind)
+
+
+def _folders(trial: Path, kind: type[Records], source: Path) -> tuple[Path, ...]:
     """Return where the tables may be: beside the records, and in the cache if that cannot be written."""
-    source = Trial(trial).file_of(kind)
-    beside = source.with_suffix("")
+    beside = Trial(trial).file_of(kind).with_suffix("")
     is_linked = beside.is_symlink()
     if cached.is_writable(trial) and not is_linked and (not beside.exists() or cached.is_writable(beside)):
         return (beside,)
@@ -73,7 +82,7 @@ def is_record(folder: Path) -> bool:
 
 
 def load_record(folder: Path) -> tuple[Record, Frames]:
-    """Return what a cluster's record says of itself, and its tables.
+    """Return what a record says of itself, and its tables.
 
     Raises:
         LabError: one of the record's files is damaged or missing.
@@ -111,47 +120,21 @@ def _whole(read: Callable[..., Any], file: Path, **options: Any) -> Any:
 
 def recorded(trial: Path, captured: bool = False) -> bool:
     """Is anything known of what Dask recorded of this trial?"""
-    return Trial(trial).has(CaptureRecords if captured else Records)
+    return source_of(trial, captured).exists()
 
 
-def _fresh(folder: Path, records: Path) -> bool:
+def _fresh(folder: Path, source: Path) -> bool:
     """Are all tables there, of these records and as they are made today?"""
     files = {name: folder / f"{name}.parquet" for name in TABLES}
     times = [file.stat().st_mtime for file in files.values() if file.exists()]
-    if len(times) < len(files) or (records.exists() and records.stat().st_mtime > min(times)):
+    if len(times) < len(files) or (source.exists() and source.stat().st_mtime > min(times)):
         return False
     return all(_whole(pq.read_schema, file).names == list(TABLES[name]) for name, file in files.items())
 
 
-def _unpack(trial: Path, kind: type[Records], folder: Path) -> None:
-    packed, source = Trial(trial).read(kind), Trial(trial).file_of(kind)
-    if packed is None:
-        raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FILE}")
-    timings = (
-        Trial(trial).need(CaptureReport).timings if kind is CaptureRecords else Trial(trial).need(Timings)
-    )
-    try:
-        unpacked = json.loads(zlib.decompress(base64.b64decode(packed.records, validate=True)))
-    except (ValueError, zlib.error, RecursionError) as error:
-        raise LabError(f"{source}: its records cannot be unpacked: {error}") from error
-    try:
-        other = other_form(unpacked)
-        rows_of = {} if other else tables(unpacked, timings.samples)
-    except NOT_AS_EXPECTED as error:
-        why = f"{type(error).__name__}: {error}"
-        raise LabError(f"{source}: its records are not of the expected form ({why})") from error
-    if other:
-        raise LabError(f"{source}: it was recorded by another version of the lab")
-    with atomic.filled(folder) as draft:
-        _write(rows_of, draft)
-
-
-def _write(rows_of: Mapping[str, list[dict[str, Any]]], folder: Path) -> None:
-    for name, rows in rows_of.items():
-        columns = {column: pa.array([row.get(column) for row in rows]) for column in TABLES[name]}
-        fields = [
-            pa.field(column, array.type, metadata={"description": TABLES[name][column]})
-            for column, array in columns.items()
-        ]
-        table = pa.table(list(columns.values()), pa.schema(fields))
-        pq.write_table(table, folder / f"{name}.parquet", write_page_checksum=True)
+def _write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
+    for name, frame in frames.items():
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        fields = [field.with_metadata({"description": TABLES[name][field.name]}) for field in table.schema]
+        described = table.cast(pa.schema(fields))
+        pq.write_table(described, folder / f"{name}.parquet", write_page_checksum=True)

@@ -150,14 +150,6 @@ TABLES: dict[str, dict[str, str]] = {
         "actor": "key of the actor",
         "function": "name of the method",
     },
-    "transitions": RUN
-    | {
-        "key": "task key; only in trials of the lab",
-        "start": "state before",
-        "finish": "state after",
-        "stimulus": "what caused it",
-        "time_s": "when, scheduler's clock",
-    },
     "events": RUN
     | {
         "time_s": "when, scheduler's clock",

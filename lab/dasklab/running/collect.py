@@ -4,6 +4,7 @@ The playbook leaves in the trial's folder:
 
     collected/HOST/answers.json    the guest program's answers: phase -> step -> answer
     collected/HOST/*               other files: timings, captures, profiles
+    collected/HOST/record/         what the client recorded of the cluster
     collected/node.json            what the node printed each time it was looked at, as lists of lines
     collected/guests.json          what the hypervisor has of each guest
     collected/failed-HOST.json     Ansible's result of a task that failed
@@ -20,7 +21,8 @@ from typing import Any
 from dasklab.errors import LabError
 from dasklab.model.document import Document
 from dasklab.model.files import (
-    CaptureRecords,
+    CAPTURE_RECORD_FOLDER,
+    RECORD_FOLDER,
     CaptureReport,
     Configured,
     Failed,
@@ -28,7 +30,6 @@ from dasklab.model.files import (
     Hosts,
     Measured,
     ObservedFaults,
-    Records,
     Timings,
 )
 from dasklab.model.nic import LAB_SLOT, POLICED, net_key
@@ -74,13 +75,16 @@ def collect(directory: Path, node_name: str) -> None:
         measured(answers),
         hosts(answers, guests, looks, node_name),
         *faults(answers),
-        *timings(_read(client / "timings.json", {})),
+        validate(Timings, _read(client / "timings.json", {}), "the workload's timings"),
         *capture(answers[client.name], _read(client / "capture-timings.json", None)),
     ]
     for document in documents:
         Trial(directory).write(document)
     for name, path in results(folder):
         path.replace(directory / name)
+    for record in (RECORD_FOLDER, CAPTURE_RECORD_FOLDER):
+        if (client / record).is_dir():
+            (client / record).rename(directory / record)
     shutil.rmtree(folder)
 
 
@@ -258,21 +262,12 @@ def faults(answers: Mapping[str, Answers]) -> list[ObservedFaults]:
     return [validate(ObservedFaults, {"hosts": effects}, "the effects of the faults")] if effects else []
 
 
-def timings(document: dict[str, Any]) -> list[Document]:
-    """Return the workload's timings and, if there are any, Dask's records."""
-    records = document.pop("records", None)
-    checked = validate(Timings, document, "the workload's timings")
-    return [checked, Records(records=records)] if records else [checked]
-
-
 def capture(client: Answers, document: dict[str, Any] | None) -> list[Document]:
-    """Return the report of the capture with its runs, and Dask's records of them, if there was a capture."""
+    """Return the report of the capture with its runs, if there was a capture."""
     if document is None:
         return []
-    records = document.pop("records", None)
     report = {**client["capture-stop"]["capture.stop"], "timings": document}
-    checked = validate(CaptureReport, report, "the report of the capture")
-    return [checked, CaptureRecords(records=records)] if records else [checked]
+    return [validate(CaptureReport, report, "the report of the capture")]
 
 
 def _read(path: Path, missing: Any) -> Any:

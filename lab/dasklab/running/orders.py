@@ -31,13 +31,13 @@ from typing import Any
 
 from dasklab.model.dask_settings import flatten
 from dasklab.model.experiment import merge
+from dasklab.model.files import CAPTURE_RECORD_FOLDER, RECORD_FOLDER
 from dasklab.model.order import GuestStep, LabHost, Order, Phase, TrialOrders
 from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import Layout
 
 SCHEDULER_PORT = 8786
 PROGRAMS = "/opt/dasklab/bin"
-RECORDER = f"{PROGRAMS}/dasklab_recorder.py"
 FAULT_MARGIN_S = 60  # a workload that hangs is reported before its cluster ends
 
 Steps = dict[str, list[GuestStep]]
@@ -147,7 +147,8 @@ def timed_phases(lab: TrialLab) -> Iterator[Phase]:
             step("fault.arm", service=f"{lab.service(host)}.service", ttl_s=trial.ttl_s, **request)
         )
     yield phase("start", starts, look=True)
-    yield phase("run", {lab.client: [workload_step(lab, trial.runs, trial.warmups)]})
+    run = recorded_step(lab, trial.runs, trial.warmups, RECORD_FOLDER, signal_faults=bool(trial.faults))
+    yield phase("run", {lab.client: [run]})
     ends = stop_steps(lab)
     for host in faults:
         ends[host].insert(0, step("fault.end"))
@@ -229,15 +230,11 @@ def start_dask(lab: TrialLab, name: str) -> GuestStep:
 
 
 def scheduler_settings(trial: RequestedTrial, host: LabHost) -> dict[str, Any]:
-    """Return the trial's Dask settings with those of its scheduler variant.
-
-    A list of preloads replaces the one in /etc/dask, which has the recorder.
-    """
+    """Return the trial's Dask settings with those of its scheduler variant."""
     scheduler = trial.resolved_scheduler
     settings = merge(trial.dask, scheduler.settings)
     if scheduler.preload:
-        recorder = [RECORDER] if host.records else []
-        preload = [*recorder, f"{PROGRAMS}/dasklab_{scheduler.preload}.py"]
+        preload = [f"{PROGRAMS}/dasklab_{scheduler.preload}.py"]
         settings = merge(settings, {"distributed": {"scheduler": {"preload": preload}}})
     return settings
 
@@ -266,7 +263,14 @@ def scheduler_url(lab: TrialLab) -> str:
     return f"tcp://{address}:{SCHEDULER_PORT}"
 
 
-def workload_step(lab: TrialLab, runs: int, warmups: int, action: str = "run", **arguments: Any) -> GuestStep:
+def workload_step(
+    lab: TrialLab,
+    runs: int,
+    warmups: int,
+    action: str = "run",
+    signal_faults: bool = False,
+    **arguments: Any,
+) -> GuestStep:
     """Return the step that runs the workload on the client."""
     trial = lab.trial
     spark = trial.engine == "spark"
@@ -287,9 +291,20 @@ def workload_step(lab: TrialLab, runs: int, warmups: int, action: str = "run", *
         params=trial.workload.params,
         options=options,
         ttl_s=trial.ttl_s,
-        signal_faults=bool(trial.faults) and not arguments,
+        signal_faults=signal_faults,
         **arguments,
     )
+
+
+def recorded_step(lab: TrialLab, runs: int, warmups: int, record: str, **arguments: Any) -> GuestStep:
+    """Return the step that runs the workload and records the cluster, where inventory and engine allow it.
+
+    Args:
+        record: the folder of the record.
+    """
+    if lab.hosts[lab.client].records and lab.trial.engine == "dask":
+        arguments["record"] = record
+    return workload_step(lab, runs, warmups, **arguments)
 
 
 # --- runs of their own --------------------------------------------------------------------------------------
@@ -336,7 +351,8 @@ def capture_phases(lab: TrialLab) -> list[Phase]:
     one.
     """
     client, ttl_s = lab.client, lab.trial.ttl_s
-    run = workload_step(lab, lab.trial.captured_runs, 0, output="capture-timings.json")
+    runs, output = lab.trial.captured_runs, "capture-timings.json"
+    run = recorded_step(lab, runs, 0, CAPTURE_RECORD_FOLDER, output=output)
     return [
         phase("capture-start", {client: [step("capture.start", ttl_s=ttl_s)]}, bridge="flooding"),
         phase("capture-cluster", start_steps(lab)),

@@ -18,7 +18,7 @@ OPTIONAL_VARIABLES = {  # field of LabHost: the variable of role dask or spark
     "processes": "dask_worker_processes",
     "threads": "dask_worker_threads",
     "scheduler_command": "dask_scheduler_command",
-    "records": "dask_record",
+    "records": "workload_record",
     "spark_cores": "spark_cores",
 }
 

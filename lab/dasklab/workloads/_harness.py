@@ -29,7 +29,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,6 @@ from urllib.parse import urlsplit
 
 import _losses
 import _pulse
-import _records
 import cloudpickle
 from distributed import Client, performance_report
 
@@ -71,7 +70,7 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     args = command_line(name, inspect.getmodule(prepare), defaults).parse_args(argv)
     params = checked(args.params, defaults)
     # The workers have neither this file nor the workload's: send functions by value.
-    for module in (sys.modules[__name__], _records, _pulse, sys.modules[prepare.__module__]):
+    for module in (sys.modules[__name__], _pulse, sys.modules[prepare.__module__]):
         cloudpickle.register_pickle_by_value(module)
     patience_s = min(args.timeout_s, _losses.PATIENCE_S)
     with Client(args.scheduler, timeout=patience_s) as client:
@@ -83,10 +82,8 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
         except ImportError as error:
             leave(3, f"{name}: {error}")
         with _performance_report(args.report):
-            samples, records = _samples(client, job, args)
+            samples = _samples(client, job, args)
         content = document(name, params, job, samples, _cluster(client))
-        if packed := _records.pack(records):
-            content["records"] = packed
         content["config"] = _read_everywhere(client, _settings, args.settings)
         content["packages"] = _read_everywhere(client, _packages, args.packages)
     write(content, args.output)
@@ -131,6 +128,9 @@ def command_line(name: str, module: Any, defaults: dict[str, Any]) -> argparse.A
     parser.add_argument(
         "--report", type=Path, help="write Dask's performance report of the runs; needs bokeh"
     )
+    parser.add_argument(
+        "--record", type=Path, help="folder for a record of the runs (default: none); needs dasklab"
+    )
     parser.add_argument("--output", type=Path, help="timings file (default: standard output)")
     return parser
 
@@ -163,27 +163,51 @@ def _wait(client: Client, workers: int, patience_s: float) -> None:
         leave(4, f"{connected} workers are connected, {workers} were requested")
 
 
-def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[Any], list[Any]]:
-    """Execute all runs; return a sample and Dask's records of each, which are read between the timed parts.
+def _samples(client: Client, job: Job, args: argparse.Namespace) -> list[Any]:
+    """Execute all runs and return a sample of each. What Dask recorded is fetched between the timed parts."""
+    samples = []
+    with _recording(client, args.record) as collect:
+        collect(None)  # what was recorded before the first run belongs to no run
+        _pulse.watch(client)
+        names = {address: name for name, address in _addresses(workers_of(client)).items()}
+        for run in range(args.warmups + args.runs):
+            if args.signal and run == args.warmups:
+                client.run(_touch, args.signal)
+                client.run_on_scheduler(_touch, args.signal)
+            _pulse.take(client, names)
+            sample = _sample(client, job, run, run < args.warmups)
+            samples.append(sample | {"pauses": _pulse.take(client, names)})
+            collect(sample)
+        _pulse.end(client)
+    return samples
 
-    For a performance report the records are left where they are: it is made from them.
+
+@contextlib.contextmanager
+def _recording(client: Client, folder: Path | None) -> Iterator[Callable[[dict[str, Any] | None], None]]:
+    """Record a cluster into a folder. Yield how to fetch what was recorded in a run, or before the first one.
+
+    A cluster that cannot be recorded, such as one with a scheduler of another make, is timed all the same.
     """
-    samples, records = [], []
-    graphs = _records.watch(client)
-    if args.report is None:
-        _records.take(client, graphs)  # what was recorded before the first run belongs to no run
-    _pulse.watch(client)
-    names = {address: name for name, address in _addresses(workers_of(client)).items()}
-    for run in range(args.warmups + args.runs):
-        if args.signal and run == args.warmups:
-            client.run(_touch, args.signal)
-            client.run_on_scheduler(_touch, args.signal)
-        _pulse.take(client, names)
-        sample = _sample(client, job, run, run < args.warmups)
-        samples.append(sample | {"pauses": _pulse.take(client, names)})
-        records.append(None if args.report else _records.take(client, graphs))
-    _pulse.end(client)
-    return samples, records
+    if folder is None:
+        yield lambda sample: None
+        return
+    from dasklab.errors import LabError  # here: without --record a workload needs nothing of the lab
+    from dasklab.records.document import RecordedRepeat
+    from dasklab.records.session import Session
+
+    with contextlib.ExitStack() as stack:
+        try:
+            session = stack.enter_context(Session(client, folder, hold=True))
+        except (LabError, OSError) as error:
+            sys.stderr.write(f"this cluster cannot be recorded ({error}); its runs are timed all the same\n")
+            yield lambda sample: None
+            return
+
+        def collect(sample: dict[str, Any] | None) -> None:
+            names = ("run", "warmup", "start", "stop")
+            session.collect(RecordedRepeat(*(sample[name] for name in names)) if sample else None)
+
+        yield collect
 
 
 def _performance_report(path: Path | None) -> contextlib.AbstractContextManager[Any]:

@@ -43,7 +43,7 @@ def test_answers_of_all_phases_are_kept(part: SimpleNamespace, tmp_path: Path) -
 def test_first_order_removes_what_an_earlier_trial_left(part: SimpleNamespace, tmp_path: Path) -> None:
     (tmp_path / "capture.pcap").write_text("old")
     order.carry_out(document(("link.double", {"number": 1}), first=True), tmp_path)
-    assert order.files(tmp_path) == [str(tmp_path / order.ANSWERS)]
+    assert order.files(tmp_path) == {"folder": str(tmp_path), "files": [order.ANSWERS]}
 
 
 def test_failed_step_ends_the_order_and_names_the_phase(part: SimpleNamespace, tmp_path: Path) -> None:

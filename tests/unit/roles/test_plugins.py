@@ -115,7 +115,7 @@ def test_status_has_a_row_per_host() -> None:
 
 
 def test_file_of_the_package_is_found(dasklab_file: Callable[[str], str]) -> None:
-    assert Path(dasklab_file("records/preload.py")).is_file()
+    assert Path(dasklab_file("records/session.py")).is_file()
 
 
 def test_mitogen_is_used_only_where_it_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,7 @@
 
 The client's calls and graphs overlap (a compute call builds a graph, sends it and waits), so the most
 specific one counts: data that moves, then the stages of a graph, then the wait for results. What is left is
-the user's code. Without recorded calls (trials of the lab time one call from outside) what follows the last
-task is the wait.
+the user's code.
 """
 
 from __future__ import annotations
@@ -45,14 +44,8 @@ class ClientTime:
             PLAN: (arrival, ready),
             UPLOAD: (departure, arrival),
             BUILD: (begin, departure),
-            RESULT: repeat.calls.of_kind("sync", "wait")
-            if len(repeat.calls.start)
-            else self._after_last_task(),
+            RESULT: repeat.calls.of_kind("sync", "wait"),
         }
-
-    def _after_last_task(self) -> Span:
-        last = self.repeat.tasks.handled.max(initial=-np.inf)
-        return np.array([last]), np.array([self.repeat.stop])
 
     @cached_property
     def changes(self) -> Floats:

@@ -23,7 +23,6 @@ CLOCKS = (  # table, the column that names the process or the process itself, co
     ("graphs", CLIENT, ["begin_s", "sent_s"]),
     ("calls", CLIENT, ["start_s", "stop_s"]),
     ("graphs", SCHEDULER, ["received_s"]),
-    ("transitions", SCHEDULER, ["time_s"]),
     ("events", SCHEDULER, ["time_s"]),
     ("results", SCHEDULER, ["time_s"]),
     ("workers", SCHEDULER, ["joined_s", "left_s"]),
@@ -86,9 +85,9 @@ def clocks_by_packets(
     packets = pd.DataFrame(decoded_tasks, columns=["key", "start_s", "sent_ns", "finished_ns"]).dropna()
     packets = packets.astype(dict.fromkeys(packets.columns[1:], float))
     packets[["sent_ns", "finished_ns"]] /= 1e9
-    joined = frames["tasks"].merge(
-        packets, on=["key", "start_s"]
-    )  # a key may be computed again, but not at once
+    joined = _nth_of_key(frames["tasks"]).merge(
+        _nth_of_key(packets), on=["key", "nth"], suffixes=("", "_wire")
+    )
     clocks, above, below = {CLIENT: Clock(low_s=0.0, high_s=0.0)}, [NO_POINTS], [NO_POINTS]
     for name, tasks in joined.groupby("worker"):
         worker = str(name)
@@ -121,6 +120,12 @@ def build_repeats(aligned: Frames) -> list[Repeat]:
         build_repeat({name: by_run[name].get(number, frame[:0]) for name, frame in aligned.items()})
         for number in aligned["runs"].run
     ]
+
+
+def _nth_of_key(tasks: pd.DataFrame) -> pd.DataFrame:
+    """Number the computations of each key by their start. Dask moves the starts that are on the wire."""
+    started = tasks[tasks.start_s.notna()].sort_values("start_s", kind="stable")
+    return started.assign(nth=started.groupby("key").cumcount())
 
 
 def _least(delays: Delays, sender: str, receiver: str) -> Delay:

@@ -28,8 +28,6 @@ from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS
 from dasklab.breakdown.model.steps import Steps, steps
 from dasklab.records.recorder.layout import SEPARATOR
 
-# States of a task that the scheduler knows and that is not done.
-OPEN = ("waiting", "queued", "no-worker", "processing")
 ROUNDING_S = 1e-6  # of recorded stamps
 GRAPH_COLUMNS = ("begin", "sent", "received", "materialise", "order", "state")
 
@@ -56,9 +54,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     ]
     keys = pd.Index(pd.unique(np.concatenate(every)), dtype=object)
     busy = tables["busy"][tables["busy"].node.isin(nodes)]
-    unfinished, queued = (
-        _counts(tables["transitions"]) if len(tables["transitions"]) else _from_stages(tables["tasks"])
-    )
+    unfinished, queued = _unfinished(tables["tasks"])
     columns = _tasks(tasks, nodes, keys)
     prefixes = [str(key_split(key)) for key in keys]
     return Repeat(
@@ -174,23 +170,8 @@ def _calls(rows: pd.DataFrame) -> Calls:
     return Calls(rows.kind.tolist(), floats(rows.start_s), floats(rows.stop_s))
 
 
-def _counts(transitions: pd.DataFrame) -> tuple[Steps, Steps]:
+def _unfinished(tasks: pd.DataFrame) -> tuple[Steps, Steps]:
     """Return how many tasks the scheduler knew that were not done, and how many it kept back, over time."""
-    time, (key, _) = floats(transitions.time_s), pd.factorize(transitions.key)
-    order = np.lexsort((time, key))
-    key, time, finish = key[order], time[order], transitions.finish.to_numpy()[order]
-    follows = np.append(False, key[1:] == key[:-1]) if len(key) else np.zeros(0, bool)
-
-    def count(states: tuple[str, ...]) -> Steps:
-        inside = np.isin(finish, states).astype(np.int64)
-        before = np.where(follows, np.append(0, inside[:-1])[: len(inside)], 0)
-        return steps(time, inside - before)
-
-    return count(OPEN), count(("queued",))
-
-
-def _from_stages(tasks: pd.DataFrame) -> tuple[Steps, Steps]:
-    """Return the same numbers from the stages of tasks."""
     waiting, queued, decided, handled = (
         floats(tasks[name]) for name in ("waiting_s", "queued_s", "decided_s", "handled_s")
     )

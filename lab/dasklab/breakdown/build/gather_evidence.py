@@ -18,7 +18,6 @@ NOT_LOST = (
     "task-finished",
     "update-graph",
 )  # reasons to release a result
-CPU_S, WAITING_S = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
 CLOCK_S = 1e-4  # a task waits only after it started
 
 
@@ -59,7 +58,7 @@ def gather_evidence(
         collections=_by_node(tables["pauses"], nodes),
         paused=_paused(tables["events"], nodes, end),
         actors=_of_all(tables["actor_calls"]),
-        cpu=_cpu(tables["cpu"], nodes) or _cpu_of_run(tables["metrics"], nodes, (start, end)),
+        cpu=_cpu(tables["cpu"], nodes),
         idle_share=_idle_share(tables["metrics"], tasks, keys, prefixes),
         again=_again(tables["events"], tasks, keys),
     )
@@ -117,24 +116,6 @@ def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
         )
         for name, rows in samples.sort_values("time_s").groupby("node")
         if name in nodes
-    }
-
-
-def _cpu_of_run(
-    metrics: pd.DataFrame, nodes: Mapping[str, int], ends: tuple[float, float]
-) -> dict[int, CpuUse]:
-    """Return the use of CPU where only one sum for each process is known, as in trials of the lab.
-
-    Its waiting is divided equally among a worker's event loop and its other threads, and over the repeat.
-    """
-    rows = metrics[metrics.metric.isin((CPU_S, WAITING_S)) & metrics.node.isin(nodes)]
-    sums = rows.pivot_table("value", "node", "metric", "sum", fill_value=0.0).reindex(
-        columns=[CPU_S, WAITING_S], fill_value=0.0
-    )
-    return {
-        nodes[str(node)]: CpuUse(np.array(ends), *(np.array([0.0, s]) for s in (cpu_s, half_s, half_s)))
-        for node, cpu_s, waiting_s in sums.itertuples()
-        for half_s in [waiting_s / 2]
     }
 
 

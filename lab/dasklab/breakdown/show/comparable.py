@@ -9,8 +9,6 @@ from pathlib import Path
 
 from dasklab import records
 from dasklab.breakdown.show.explain import Explained
-from dasklab.model.files import Records
-from dasklab.records.document import RECORD
 from dasklab.results.pack import sha256
 from dasklab.results.run import Trial
 
@@ -55,7 +53,7 @@ def _same(compared: Sequence[Explained]) -> str:
 
 def _digest(trial: Trial) -> str:
     """Return the SHA-256 of what was recorded; empty if that is not in a file."""
-    file = trial.folder / RECORD if records.is_record(trial.folder) else trial.file_of(Records)
+    file = records.source_of(trial.folder)
     if not file.exists():
         return ""
     with file.open("rb") as content:

@@ -39,6 +39,7 @@ from dasklab.model.trial import RequestedTrial
 from dasklab.model.variants import Layout
 from dasklab.notices import warn
 from dasklab.records.document import Record
+from dasklab.records.recorder.process import WAITING_FOR_CPU
 from dasklab.results.recording import Recording
 from dasklab.results.run import Run, Trial
 
@@ -180,7 +181,7 @@ def _explained(trial: Trial, frames: Frames, clocks: dict[str, Clock], repeats: 
 
 def _cpu_wait(frames: Frames) -> dict[str, float]:
     metrics, repeats = frames["metrics"], frames["runs"]
-    of_cpu = metrics.metric == "process/waiting-for-cpu/seconds"
+    of_cpu = metrics.metric == WAITING_FOR_CPU
     timed = metrics[of_cpu & metrics.run.isin(repeats[~repeats.warmup.astype(bool)].run)]
     return {str(node): float(rows.value.mean()) for node, rows in timed.groupby("node")}
 

@@ -11,7 +11,13 @@ from dasklab.model.files.faults import ObservedFault, ObservedFaults
 from dasklab.model.files.hosts import HostFacts, Hosts, Hypervisor
 from dasklab.model.files.measured import Measured, Probe, ProbeError, Rtt, Throughput
 from dasklab.model.files.quantities import Amount, Count, Counters
-from dasklab.model.files.records import CaptureRecords, Records
+from dasklab.model.files.records import (
+    CAPTURE_RECORD_FOLDER,
+    RECORD_DOCUMENT,
+    RECORD_FOLDER,
+    CaptureRecords,
+    Records,
+)
 from dasklab.model.files.simulation import Outcome, SimulatedRun, Simulation
 from dasklab.model.files.timings import (
     Check,
@@ -26,6 +32,9 @@ from dasklab.model.files.trial_result import AGAIN, Attempt, Failed, Result, Sta
 
 __all__ = [
     "AGAIN",
+    "CAPTURE_RECORD_FOLDER",
+    "RECORD_DOCUMENT",
+    "RECORD_FOLDER",
     "Amount",
     "Attempt",
     "Bridge",

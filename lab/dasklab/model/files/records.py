@@ -1,4 +1,4 @@
-"""records.json and capture-records.json: what Dask recorded of the timed and of the captured runs."""
+"""What Dask recorded of the timed and of the captured runs: a folder each, in earlier trials a file each."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ from typing import ClassVar
 
 from dasklab.model.document import Document
 
+RECORD_FOLDER = "record"
+CAPTURE_RECORD_FOLDER = "capture-record"
+RECORD_DOCUMENT = "record.json"  # in such a folder; ``dasklab.records.document`` has its content
+
 
 class Records(Document):
-    """What scheduler and workers recorded of the timed runs: JSON, compressed, in base 64."""
+    """What an earlier trial recorded of its timed runs: JSON, compressed, in base 64."""
 
     FILE: ClassVar[str] = "records.json"
     PREVIOUS_FILE: ClassVar[str] = "inside.json"
+    FOLDER: ClassVar[str] = RECORD_FOLDER  # what takes its place
 
     records: str
 
 
 class CaptureRecords(Records):
-    """What they recorded of the captured runs."""
+    """What it recorded of its captured runs."""
 
     FILE: ClassVar[str] = "capture-records.json"
     PREVIOUS_FILE: ClassVar[str] = "inside-capture.json"
+    FOLDER: ClassVar[str] = CAPTURE_RECORD_FOLDER

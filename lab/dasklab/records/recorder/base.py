@@ -10,6 +10,7 @@ import platform
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
+from math import isnan
 from typing import Any, NamedTuple
 
 import dask
@@ -22,6 +23,8 @@ from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace, replace_item
 from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.process import (
+    CPU,
+    WAITING_FOR_CPU,
     cpu_times,
     kernel_counters,
     network_interfaces,
@@ -97,8 +100,8 @@ class Recorder:
         self.store = Store(self.tables, MOST_ROWS, privacy=self.privacy)
         self.undo: list[Callable[[], Any]] = []
         self.is_described = False
-        self.totals = {**self.counters(), **kernel_counters()}
         self.loop_thread = threading.get_native_id()
+        self.totals = self.all_counters()
         self.undo.append(watch_loop(server.io_loop, self.store.logs["busy"]))
         gc.callbacks.append(self.on_gc)
         self.undo.append(partial(gc.callbacks.remove, self.on_gc))
@@ -211,9 +214,15 @@ class Recorder:
         """Return Dask's counters of this server, by name."""
         return {}
 
+    def all_counters(self) -> dict[Any, float]:
+        """Return the counters of this server, of its process, and of its host."""
+        cpu_s, waiting_s, _ = cpu_times(self.loop_thread)
+        known_waits = {} if isnan(waiting_s) else {WAITING_FOR_CPU: waiting_s}
+        return {**self.counters(), **kernel_counters(), CPU: cpu_s, **known_waits}
+
     def add_rises(self) -> None:
         """Record by how much counters rose since they were read last."""
-        totals = {**self.counters(), **kernel_counters()}
+        totals = self.all_counters()
         for name, total in totals.items():
             labels = [str(part) for part in name] if isinstance(name, tuple) else [str(name)]
             if (rise := total - self.totals.get(name, 0.0)) != 0:

@@ -13,6 +13,7 @@ import psutil
 
 CREDENTIALS = re.compile(r"(\w+://)[^/@\s\"]*@")
 NAN = float("nan")
+CPU, WAITING_FOR_CPU = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
 RETRANSMITTED = "host/tcp-retransmitted/segments"
 NETWORK = Path("/sys/class/net")
 SOFTWARE = re.compile(

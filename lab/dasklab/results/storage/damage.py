@@ -15,6 +15,7 @@ from pathlib import Path
 from dasklab.errors import LabError
 from dasklab.model.document import Document
 from dasklab.model.files import (
+    RECORD_DOCUMENT,
     Attempt,
     CaptureRecords,
     CaptureReport,
@@ -35,7 +36,7 @@ DOCUMENTS: tuple[type[Document], ...] = (
     *(RequestedTrial, Attempt, Result, Timings, Measured, Configured),
     *(Hosts, ObservedFaults, Failed, CaptureReport, Simulation),
 )
-RECORDS: tuple[type[Document], ...] = (Records, CaptureRecords)  # large: checked by their reader
+RECORDS: tuple[type[Records], ...] = (Records, CaptureRecords)  # large: checked by their reader
 MEASURED_STATUSES = ("ok", "invalid")
 
 Signature = tuple[tuple[str, int, int], ...]
@@ -43,7 +44,9 @@ Signature = tuple[tuple[str, int, int], ...]
 
 def left(directory: Path) -> tuple[str, ...]:
     """Return the names of the documents that a trial has left, for its attempt.json."""
-    return tuple(kind.FILE for kind in (*DOCUMENTS, *RECORDS) if exists(kind, directory))
+    documents = tuple(kind.FILE for kind in DOCUMENTS + RECORDS if exists(kind, directory))
+    records = tuple(_record(kind) for kind in RECORDS if (directory / _record(kind)).exists())
+    return documents + records
 
 
 def damage(directory: Path) -> str | None:
@@ -55,9 +58,10 @@ def gaps(directory: Path) -> list[str]:
     """Return a line for each file that an undamaged trial lacks, apart from its documents."""
     files = need(Attempt, directory).files
     records = [
-        f"{directory / kind.FILE}: the file is missing; its time cannot be explained"
+        f"{directory / name}: the file is missing; its time cannot be explained"
         for kind in RECORDS
-        if not exists(kind, directory) and _had(directory, kind, files)
+        if not exists(kind, directory) and not (directory / _record(kind)).exists()
+        for name in _had(directory, kind, files)
     ]
     captures = [
         f"{line}; the trial's timings are used, but its capture is incomplete"
@@ -66,9 +70,15 @@ def gaps(directory: Path) -> list[str]:
     return records + captures
 
 
-def _had(directory: Path, kind: type[Document], files: tuple[str, ...]) -> bool:
-    """Whether a trial had records of this kind. The tables that are made of them show it, too."""
-    return kind.FILE in files or file_of(kind, directory).with_suffix("").is_dir()
+def _had(directory: Path, kind: type[Records], files: tuple[str, ...]) -> list[str]:
+    """Return the names of the records of this kind that a trial had. The tables made of them show it, too."""
+    names = [name for name in (_record(kind), kind.FILE) if name in files]
+    return names or ([kind.FILE] if file_of(kind, directory).with_suffix("").is_dir() else [])
+
+
+def _record(kind: type[Records]) -> str:
+    """Return the path of a record's document within a trial."""
+    return f"{kind.FOLDER}/{RECORD_DOCUMENT}"
 
 
 def capture_gaps(directory: Path) -> list[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import dasklab_guest
@@ -136,11 +137,10 @@ def reset() -> list[str]:
 
 def clear_answers(directory: Path = TRIAL) -> None:
     """Forget the answers and files of an earlier trial."""
-    if directory.exists():
-        for path in directory.iterdir():
-            path.unlink()
+    shutil.rmtree(directory, ignore_errors=True)
 
 
-def files(directory: Path = TRIAL) -> list[str]:
-    """Return the paths of what the trial left for the controller."""
-    return sorted(str(path) for path in directory.iterdir()) if directory.exists() else []
+def files(directory: Path = TRIAL) -> Document:
+    """Return the folder of what the trial left for the controller, and the paths of its files within it."""
+    paths = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    return {"folder": str(directory), "files": paths}

@@ -41,6 +41,7 @@ def run(
     source: str = "",
     signal_faults: bool = False,
     output: str = "timings.json",
+    record: str = "",
 ) -> Document:
     """Run a workload and keep its timings in ``output``, in the folder of the trial.
 
@@ -55,6 +56,7 @@ def run(
         source: the script itself, where it does not come with dasklab.
         signal_faults: whether to signal the start of the first timed run to armed faults.
         output: the name of the file.
+        record: the name of the folder for a record of the cluster; "" for none.
 
     Raises:
         UnsupportedError: a package that the workload needs is not installed.
@@ -66,6 +68,7 @@ def run(
     argv = [python, str(script), "--scheduler", scheduler]
     argv += ["--params", json.dumps(dict(params or {})), "--timeout-s", str(ttl_s)]
     argv += ["--signal", str(FAULT_SIGNAL)] if signal_faults else []
+    argv += ["--record", str(TRIAL / record)] if record else []
     TRIAL.mkdir(parents=True, exist_ok=True)
     execute([*argv, *options, "--output", str(TRIAL / output)], ttl_s)
     return {"output": output}

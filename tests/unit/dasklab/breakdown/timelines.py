@@ -120,7 +120,9 @@ def by_hand(
         "worker-2", "worker-1", 4.6, 7.4, ("a",), serve_start_s=5.0, serialise_s=0.2, deserialise_s=0.4
     )
     tasks = [a | (first or {}), b | (second or {}), *more]
-    return make_repeat(tasks, [brought], busy=busy, unfinished=[(0.4, 2), (3.6, 1), (9.4, 0)])
+    call = {"kind": "sync", "start_s": 0.4, "stop_s": 10.0}
+    unfinished = [(0.4, 2), (3.6, 1), (9.4, 0)]
+    return make_repeat(tasks, [brought], busy=busy, unfinished=unfinished, tables={"calls": [call]})
 
 
 def random_repeat(seed: int, sense: bool) -> Repeat:

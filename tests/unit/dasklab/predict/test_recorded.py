@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.predict import recorded
+from dasklab.records.recorder.process import CPU, WAITING_FOR_CPU
 
 from tests.unit.dasklab.breakdown.timelines import fetch, make_repeat, task
 
@@ -28,9 +29,9 @@ def frames() -> dict[str, pd.DataFrame]:
         (1, "worker-2", SPAN.format("add/thread-noncpu"), 1.5),
         (0, "worker-1", SPAN.format("add/thread-cpu"), 77.0),
         (1, "scheduler", SPAN.format("add/thread-cpu"), 0.5),
-        (1, "worker-1", recorded.CPU, 2.0),
-        (1, "worker-2", recorded.WAITED, 3.0),
-        (1, "scheduler", recorded.WAITED, 50.0),
+        (1, "worker-1", CPU, 2.0),
+        (1, "worker-2", WAITING_FOR_CPU, 3.0),
+        (1, "scheduler", WAITING_FOR_CPU, 50.0),
     ]
     needed = ["('add-1', 1)", "('source-0', 3)", "('source-0', 3)"]
     return {
@@ -114,21 +115,21 @@ def test_granted_share_reduces_the_cpu_time_of_emulated_machines() -> None:
     full, half = (recorded.loop_cpu(frames(), [repeat(1, 10**8, 2)], granted) for granted in (1.0, 0.5))
     assert half["worker"] == pytest.approx(full["worker"] / 2)
     # three processes wanted a core for 7 s, and had one and a half
-    busy = with_metrics((1, "worker-1", recorded.CPU, 21.0))
+    busy = with_metrics((1, "worker-1", CPU, 21.0))
     cores = recorded.available_cores(busy, [repeat(1, 10, 2)], 2, 0.5)
     assert cores == pytest.approx(2 * 1.5 / (2 - 5 * math.exp(-3)), rel=1e-3)
 
 
 def test_loop_cpu_is_the_processes_cpu_time_without_that_of_tasks() -> None:
     tables = frames()
-    row = pd.DataFrame([(1, "scheduler", recorded.CPU, 0.1)], columns=METRICS)
+    row = pd.DataFrame([(1, "scheduler", CPU, 0.1)], columns=METRICS)
     tables["metrics"] = pd.concat([tables["metrics"], row], ignore_index=True)
     # Workers had 2 s of CPU, 0.5 s of it for tasks, and their loops were busy for 0.2 + 0.2 s.
     # The scheduler's loop was busy for 0.5 s.
     assert recorded.loop_cpu(tables, [repeat(1, 10**8, 2)]) == pytest.approx(
         {"scheduler": 0.1 / 0.5, "worker": 1.5 / 0.4}
     )
-    tables["metrics"] = tables["metrics"][tables["metrics"].metric != recorded.CPU]
+    tables["metrics"] = tables["metrics"][tables["metrics"].metric != CPU]
     assert recorded.loop_cpu(tables, [repeat(1, 100_000, 2)]) == {}
 
 
@@ -145,7 +146,7 @@ def test_available_cores_are_those_used_while_all_were_wanted(
     used_s: float, waited_s: float, cores: float
 ) -> None:
     # In 3 s of the repeat's 10 s the client computes alone
-    tables = with_metrics((1, "worker-1", recorded.CPU, used_s), (1, "scheduler", recorded.WAITED, waited_s))
+    tables = with_metrics((1, "worker-1", CPU, used_s), (1, "scheduler", WAITING_FOR_CPU, waited_s))
     assert recorded.available_cores(tables, [repeat(1, 10, 2)], 2) == pytest.approx(cores, rel=1e-3)
 
 

@@ -194,4 +194,7 @@ def test_trial_without_records_is_reported_in_one_line(tmp_path: Path) -> None:
     documents.write(tmp_path, TRIAL)
     result = CliRunner().invoke(main, ["whatif", str(tmp_path)])
     assert result.exit_code == 1
-    assert result.output == f"dasklab: {tmp_path}: nothing was recorded inside Dask, it has no records.json\n"
+    assert (
+        result.output
+        == f"dasklab: {tmp_path}: nothing was recorded inside Dask, it has no record/record.json\n"
+    )

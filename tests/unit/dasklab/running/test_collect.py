@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.model.files import Configured, Hosts, Measured, ObservedFaults, Records
+from dasklab.model.files import Configured, Hosts, Measured, ObservedFaults
 from dasklab.results.storage import documents
 from dasklab.running import collect
 
@@ -72,7 +72,7 @@ def node(**after: float) -> list[list[str]]:
 def collected(folder: Path, timings: Any = TIMINGS, looks: Any = (), **more: Any) -> Path:
     """Write what a playbook leaves in a trial's folder, and collect it."""
     host = folder / collect.FOLDER / "scheduler"
-    host.mkdir(parents=True)
+    host.mkdir(parents=True, exist_ok=True)
     (host / "answers.json").write_text(json.dumps({**answers(), **more}))
     (host / "timings.json").write_text(json.dumps(timings))
     (folder / collect.FOLDER / "node.json").write_text(json.dumps(looks))
@@ -106,10 +106,12 @@ def test_lab_without_hypervisor_has_no_bridge(tmp_path: Path) -> None:
     assert (hypervisor.name, hypervisor.cpu, hypervisor.lab_cpu_s) == (None, None, None)
 
 
-def test_records_have_a_file_of_their_own(tmp_path: Path) -> None:
-    folder = collected(tmp_path, {**TIMINGS, "records": "eJw="})
-    assert documents.need(Records, folder).records == "eJw="
-    assert "records" not in json.loads((folder / "timings.json").read_text())
+def test_record_becomes_a_folder_of_the_trial(tmp_path: Path) -> None:
+    record = tmp_path / collect.FOLDER / "scheduler" / "record"
+    record.mkdir(parents=True)
+    (record / "record.json").write_text("{}")
+    folder = collected(tmp_path)
+    assert (folder / "record" / "record.json").read_text() == "{}"
 
 
 def test_effect_of_a_fault_is_kept(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ def test_effect_of_a_fault_is_kept(tmp_path: Path) -> None:
 
 def test_captures_and_profiles_are_kept_as_they_are(tmp_path: Path) -> None:
     host = tmp_path / collect.FOLDER / "worker-1"
-    host.mkdir(parents=True)
+    host.mkdir(parents=True, exist_ok=True)
     for name in ("capture.pcap", "profile.json", "profile-2.json", "profile-timings.json"):
         (host / name).write_text("{}")
     (host / "answers.json").write_text(json.dumps(answers()))

@@ -121,11 +121,11 @@ def test_workload_waits_for_all_workers_of_the_layout(tmp_path: Path) -> None:
     assert (variables["DASKLAB_PROCESSES"], variables["DASKLAB_THREADS"]) == ("2", "1")
 
 
-def test_scheduler_variant_adds_its_preload_to_the_recorder(tmp_path: Path) -> None:
+def test_scheduler_variant_has_a_preload(tmp_path: Path) -> None:
     result = orders(trial_of(tmp_path, scheduler={"variant": "random"}), LAB)
     settings = steps(result, "start", "scheduler")["cluster.start"]["settings"]
     preload = settings["distributed"]["scheduler"]["preload"]
-    assert [Path(name).name for name in preload] == ["dasklab_recorder.py", "dasklab_random.py"]
+    assert [Path(name).name for name in preload] == ["dasklab_random.py"]
     assert "distributed" not in steps(result, "start", "worker-1")["cluster.start"]["settings"]
 
 
@@ -135,6 +135,15 @@ def test_scheduler_command_of_the_inventory_is_used_unless_the_trial_has_one(tmp
         result = orders(trial_of(tmp_path, scheduler=scheduler), own)
         variables = steps(result, "start", "scheduler")["cluster.start"]["variables"]
         assert variables["DASKLAB_SCHEDULER"] == command
+
+
+def test_timed_and_captured_runs_are_recorded_where_the_inventory_allows_it(tmp_path: Path) -> None:
+    result = orders(trial_of(tmp_path, capture=True, performance_report=True), LAB)
+    assert steps(result, "run", "client")["workload.run"]["record"] == "record"
+    assert steps(result, "capture-run", "client")["workload.run"]["record"] == "capture-record"
+    assert "record" not in steps(result, "report-run", "client")["workload.report"]
+    off = {name: host.model_copy(update={"records": False}) for name, host in LAB.items()}
+    assert "record" not in steps(orders(trial_of(tmp_path), off), "run", "client")["workload.run"]
 
 
 def test_fault_is_armed_before_the_run_and_ended_after_it(tmp_path: Path) -> None:

@@ -68,12 +68,6 @@ def cpu(cpu_s: float, waiting_s: float) -> list[Row]:
     ]
 
 
-def of_process(cpu_s: float, waiting_s: float) -> list[Row]:
-    """What a trial of the lab knows of worker-1: its CPU and waiting in the whole repeat."""
-    names = {"process/cpu/seconds": cpu_s, "process/waiting-for-cpu/seconds": waiting_s}
-    return [{"node": "worker-1", "metric": name, "value": value} for name, value in names.items()]
-
-
 IDLE = [metric("thread-cpu", 2.0), metric("thread-noncpu", 6.0)]  # of 8 s three quarters without a CPU
 
 CASES: dict[str, tuple[Repeat, dict[Cause, float]]] = {
@@ -91,10 +85,6 @@ CASES: dict[str, tuple[Repeat, dict[Cause, float]]] = {
         {EXTERNAL_OR_STARVED: 6.0},
     ),
     "a CPU": (one_task({"metrics": IDLE, "cpu": cpu(2.5, 7.5)}), {STARVED: 6.0}),
-    "a CPU, of which only the whole run is known": (
-        one_task({"metrics": [*IDLE, *of_process(2.5, 15.0)]}),
-        {STARVED: 6.0},
-    ),
     "the interpreter": (one_task({"metrics": IDLE, "cpu": cpu(10.0, 0.0)}), {INTERPRETER: 6.0}),
     "something outside, though the task keeps its process busy": (
         one_task(

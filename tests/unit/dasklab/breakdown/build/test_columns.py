@@ -77,19 +77,6 @@ def test_the_kth_element_of_the_others(positions: set[int], k: int) -> None:
     assert _kth_other(np.array(sorted(positions), np.int64), k) == others[k]
 
 
-def test_transitions_become_numbers_of_tasks() -> None:
-    log = [
-        ("x", "waiting", 1.0), ("y", "waiting", 1.0), ("x", "processing", 2.0), ("y", "queued", 2.0),
-        ("x", "memory", 3.0), ("y", "processing", 3.0), ("y", "erred", 4.0),
-    ]  # fmt: skip
-    tables = {name: pd.DataFrame([], columns=list(columns)) for name, columns in TABLES.items()}
-    tables["runs"] = pd.DataFrame([{"run": 0, "warmup": True, "start_s": 0.0, "stop_s": 9.0}])
-    tables["transitions"] = pd.DataFrame(log, columns=["key", "finish", "time_s"])
-    repeat = build_repeat(tables)
-    assert (repeat.unfinished.time.tolist(), repeat.unfinished.value.tolist()) == ([1, 2, 3, 4], [2, 2, 1, 0])
-    assert (repeat.queued.time.tolist(), repeat.queued.value.tolist()) == ([1, 2, 3, 4], [0, 1, 0, 0])
-
-
 def test_a_worker_that_left_has_the_threads_that_it_used() -> None:
     tables = {name: pd.DataFrame([], columns=list(columns)) for name, columns in TABLES.items()}
     tables["runs"] = pd.DataFrame([{"run": 0, "warmup": False, "start_s": 0.0, "stop_s": 9.0}])

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
-import socket
-import sys
-import threading
-import time
-from selectors import EVENT_READ, SelectorKey
+import json
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from dasklab.model.files import Sample
-from dasklab.records.preload import BoundedLog, BusyLoop, _stacks, _steal
-from dasklab.records.preloaded import other_form, tables
+from dasklab.model.files import CaptureRecords, Records, Sample
+from dasklab.paths import SHARE
+from dasklab.records.earlier_trials import frames, other_form, tables
+from dasklab.records.recorder.worker import stacks
 from dasklab.records.speedscope import speedscope
-from tornado.ioloop import IOLoop
-from tornado.iostream import IOStream
-
-from tests.waiting import PATIENCE_S
 
 ONE, TWO = "tcp://10.0.0.1:1", "tcp://10.0.0.2:2"
 SAMPLE = Sample(run=1, warmup=False, start=0.0, stop=20.0, duration_s=20.0, answer=1.0, ok=True)
@@ -75,7 +68,8 @@ def taken() -> dict[str, Any]:
         sent=[[7.2, "", "y", "task-finished", 0.0]],
         fetches=[[4.3, 4.6, ONE, ["x"], "busy", 0.0], [4.7, 5.4, ONE, ["x"], "OK", 0.02]],
     )
-    return {"asked": 19.9, "answered": 20.1, "scheduler": scheduler, "workers": {ONE: one, TWO: two}}
+    times = {"asked": 19.9, "answered": 20.1, "graphs": [[0.5, 0.6, 100]]}
+    return times | {"scheduler": scheduler, "workers": {ONE: one, TWO: two}}
 
 
 @pytest.fixture
@@ -113,100 +107,43 @@ def test_addresses_have_names(found: dict[str, list[dict[str, Any]]]) -> None:
     assert {row["run"] for name, rows in found.items() for row in rows if name != "config"} == {1}
 
 
+def test_what_the_preload_did_not_keep_follows_from_other_rows(
+    found: dict[str, list[dict[str, Any]]],
+) -> None:
+    cpu = [row for row in found["cpu"] if row["node"] == "worker-1"]
+    assert [row["time_s"] for row in cpu] == [0.0, 20.0]
+    assert (cpu[1]["cpu_s"], cpu[1]["waiting_s"], cpu[1]["loop_waiting_s"]) == (1.0, 0.5, 0.25)
+    (call,) = found["calls"]
+    assert (call["kind"], call["start_s"], call["stop_s"]) == ("sync", 0.6, 20.0)
+
+
+def test_a_task_is_queued_until_it_is_decided() -> None:
+    records = taken()
+    records["scheduler"]["transitions"].insert(1, ["x", "waiting", "queued", "update-graph-1.0", 1.05])
+    assert tables([records], [SAMPLE])["tasks"][0]["queued_s"] == 1.05
+
+
+def test_stored_trials_of_both_earlier_formats_are_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(SHARE / "docs" / "gallery" / "baseline.zip") as archive:
+        archive.extractall(tmp_path)
+    (records,) = tmp_path.rglob("records.json")
+    trial = records.parent
+    current = {captured: frames(trial, captured) for captured in (False, True)}
+    assert all(len(tables["tasks"]) and len(tables["cpu"]) for tables in current.values())
+    for kind in (Records, CaptureRecords):  # format 2 has other names
+        document = json.loads((trial / kind.FILE).read_text())
+        (trial / kind.FILE).unlink()
+        (trial / kind.PREVIOUS_FILE).write_text(json.dumps(document | {"schema": 2}))
+    for captured, tables_of in current.items():
+        again = frames(trial, captured)
+        assert all(again[name].equals(table) for name, table in tables_of.items())
+
+
 def test_another_version_of_the_preload_is_noticed() -> None:
     assert not other_form([None, taken()])
     records = taken()
     records["scheduler"]["form"] = 0
     assert other_form([records])
-
-
-def test_a_full_log_keeps_the_last_and_is_emptied_by_reading() -> None:
-    log = BoundedLog()
-    log.extend(range(5))
-    assert log.take() == [0, 1, 2, 3, 4]
-    assert not log
-
-
-WAKEUP = SelectorKey(fileobj=3, fd=3, events=EVENT_READ, data=None)  # of no connection
-
-
-class FakeLoop:
-    """An event loop whose selector takes as long as it is told."""
-
-    def __init__(self, clock: list[float]) -> None:
-        self._selector = self
-        self.clock = clock
-        self.takes = 0.0
-        self.ready: list[tuple[SelectorKey, int]] = []
-
-    def select(self, timeout: float | None) -> list[tuple[SelectorKey, int]]:
-        self.clock[0] += self.takes
-        return self.ready
-
-
-def test_a_loop_is_busy_between_waits_and_when_a_wait_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [100.0]
-    monkeypatch.setattr("dasklab.records.preload.time", lambda: clock[0])
-    fake = FakeLoop(clock)
-    loop = BusyLoop(fake, {})
-    wait = fake._selector.select
-
-    def work(seconds: float, waits: float, timeout: float | None, ready: bool) -> None:
-        clock[0] += seconds
-        fake.takes, fake.ready = waits, [(WAKEUP, EVENT_READ)] if ready else []
-        wait(timeout)
-
-    work(0.010, 0.500, 1.0, ready=True)  # 10 ms of work, then a message after half a second
-    work(0.002, 0.00001, 0.0, ready=False)  # a look that does not wait ends nothing
-    work(0.003, 0.120, 0.020, ready=False)  # a wait of 20 ms that took 120: something held it
-    work(0.001, 0.050, None, ready=True)
-    spells = [(round(start - 100, 6), round(stop - 100, 6)) for start, stop in loop.busy.take()]
-    assert spells == [(0.0, 0.01), (0.51, 0.51501), (0.53501, 0.63601)]
-
-
-def test_a_loop_was_busy_since_data_came_that_it_was_kept_from_taking() -> None:
-    """Another thread holds the interpreter while data comes: the kernel knows since when it lies there."""
-    interval = sys.getswitchinterval()
-    libc = ctypes.PyDLL(None)  # calls into it do not let go of the interpreter
-    listening = socket.create_server(("127.0.0.1", 0))
-    far = socket.create_connection(listening.getsockname())
-    near, _ = listening.accept()
-    spells: list[tuple[float, float]] = []
-    waiting = threading.Event()
-
-    async def serve() -> None:
-        stream, io_loop = IOStream(near), IOLoop.current()
-        loop = BusyLoop(asyncio.get_running_loop(), io_loop.handlers)
-        io_loop.call_later(0.05, waiting.set)
-        await stream.read_bytes(1)
-        await asyncio.sleep(0.02)  # a wait, which ends the spell
-        spells.extend(loop.busy.take())
-        stream.close()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    waiting.wait(PATIENCE_S)
-    time.sleep(0.05)  # it waits for data now
-    held = time.time()
-    sys.setswitchinterval(10)  # the loop cannot take the interpreter between the two calls
-    try:
-        libc.send(far.fileno(), b"x", 1, 0)
-        sent = time.time()
-        libc.usleep(100_000)
-    finally:
-        sys.setswitchinterval(interval)
-    thread.join(10)
-    far.close()
-    listening.close()
-    assert any(start < sent + 0.05 and stop > sent + 0.1 for start, stop in spells)
-    assert all(stop - start < 0.1 or start > held - 0.01 for start, stop in spells)
-
-
-def test_steals_are_told_one_by_one() -> None:
-    request = ("request", [(1.0, 2, "y", 0.1, "v", 0, "t", 0), (1.0, 2, "z", 0.1, "v", 0, "t", 0)])
-    assert [row[2] for row in _steal(5.0, request)] == ["y", "z"]
-    assert _steal(5.0, ("confirm", "y", "ready", "v", "t", "id")) == [(5.0, "confirm", "y", "v", "t")]
-    assert _steal(5.0, ("stale-response", "y")) == [(5.0, "stale-response", "", "", "")]
 
 
 def test_a_profile_is_a_file_for_speedscope() -> None:
@@ -215,10 +152,10 @@ def test_a_profile_is_a_file_for_speedscope() -> None:
         return {"count": count, "description": about, "children": dict(enumerate(children))}
 
     tree = node("root", 0, 10, node("run", 5, 10, node("add", 9, 4), node("<lambda> (1)", 7, 3)))
-    stacks = list(_stacks(tree, []))
+    sampled = list(stacks(tree, []))
     run, add, small = "run (/x/y z.py:5)", "add (/x/y z.py:9)", "<lambda> (1) (/x/y z.py:7)"
-    assert stacks == [([run, add], 4), ([run, small], 3), ([run], 3)]
-    rows = [{"worker": "worker-1", "stack": stack, "seconds": n / 100} for stack, n in stacks]
+    assert sampled == [([run, add], 4), ([run, small], 3), ([run], 3)]
+    rows = [{"worker": "worker-1", "stack": stack, "seconds": n / 100} for stack, n in sampled]
     said = speedscope(pd.DataFrame([*rows, {"worker": "worker-2", "stack": [run], "seconds": 1.0}]), "trial")
     assert said["shared"]["frames"] == [
         {"name": "run", "file": "/x/y z.py", "line": 5},

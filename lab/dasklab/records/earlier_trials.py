@@ -1,25 +1,67 @@
-"""From the records of the lab's preload to the tables of ``schema``: names for addresses, stages joined."""
+"""Read the records of trials that were measured before trials held a record like any other cluster's.
+
+They are one file, ``records.json`` or ``capture-records.json``, with what a preload of scheduler and workers
+kept of each run. It kept less than today's recorder: no calls of the client, no events, waits or pauses, and
+one sum of CPU time for each process and run. This module turns them into the tables of ``schema``, so that
+their readers need not know. What follows from other rows is added:
+
+- ``cpu``: two samples, at the start and at the end of a run, with half of the waiting in the event loop.
+- ``calls``: one, in which the client waits: from when it sent its last graph until the end of the run.
+- ``queued_s``: from the transitions of the task.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from dasklab.errors import LabError
 from dasklab.model.dask_settings import flatten
-from dasklab.model.files import Sample
+from dasklab.model.files import CaptureRecords, CaptureReport, Records, Sample, Timings
 from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.recorder.process import CPU, WAITING_FOR_CPU
 from dasklab.records.schema import TABLES
+from dasklab.results.run import Trial
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
-Records = Mapping[str, Any]  # what one call of the workload's ``take`` returned
-FORM = 1  # of what the preload hands over
+RunRecords = Mapping[str, Any]  # what the processes kept of one run
+FORM = 1  # of what the preload handed over
 TICK_S = 1e-6  # stamps are rounded to this
 
 
-def tables(runs: Sequence[Records | None], samples: Sequence[Sample]) -> Tables:
+def frames(trial: Path, captured: bool = False) -> dict[str, pd.DataFrame]:
+    """Return the tables of an earlier trial's timed runs, or of its captured ones.
+
+    Raises:
+        LabError: its records are damaged, or were kept by another version of the preload.
+    """
+    kind = CaptureRecords if captured else Records
+    source, packed = Trial(trial).file_of(kind), Trial(trial).need(kind)
+    timings = Trial(trial).need(CaptureReport).timings if captured else Trial(trial).need(Timings)
+    try:
+        unpacked = json.loads(zlib.decompress(base64.b64decode(packed.records, validate=True)))
+    except (ValueError, zlib.error, RecursionError) as error:
+        raise LabError(f"{source}: its records cannot be unpacked: {error}") from error
+    try:
+        other = other_form(unpacked)
+        rows_of = {} if other else tables(unpacked, timings.samples)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise LabError(f"{source}: its records are not of the expected form ({why})") from error
+    if other:
+        raise LabError(f"{source}: it was recorded by another version of the lab")
+    return {name: pd.DataFrame(rows, columns=list(TABLES[name])) for name, rows in rows_of.items()}
+
+
+def tables(runs: Sequence[RunRecords | None], samples: Sequence[Sample]) -> Tables:
     """Return all tables of a trial's runs; a run without records is left out."""
     result: Tables = {name: [] for name in TABLES}
     recorded = [(sample, records) for sample, records in zip(samples, runs, strict=False) if records]
@@ -31,12 +73,12 @@ def tables(runs: Sequence[Records | None], samples: Sequence[Sample]) -> Tables:
     return result
 
 
-def other_form(runs: Sequence[Records | None]) -> bool:
+def other_form(runs: Sequence[RunRecords | None]) -> bool:
     """Whether it was recorded by another version of the preload."""
     return any(records["scheduler"].get("form") != FORM for records in runs if records)
 
 
-def _run(records: Records, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
+def _run(records: RunRecords, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
     scheduler, workers = records["scheduler"], records["workers"]
     names = {address: name for address, name, _ in scheduler["workers"]}
     nodes = {"scheduler": scheduler} | {names.get(a, a): records for a, records in workers.items()}
@@ -62,17 +104,18 @@ def _run(records: Records, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]
     clock = {"asked_s": records["asked"], "now_s": scheduler["now"], "answered_s": records["answered"]}
     yield "clock", [clock]
     yield "graphs", _graphs(records.get("graphs", ()), scheduler.get("graphs", ()))
+    yield "calls", _calls(records.get("graphs", ()), sample)
     yield "tasks", _tasks(scheduler, workers, names)
     yield "needs", _needs(workers, names)
     yield "fetches", _fetches(workers, names)
     for name, records in nodes.items():
         yield "busy", _rows(records["spells"], {"node": name}, "start_s", "stop_s")
-        waited = zip(("process/cpu/seconds", "process/waiting-for-cpu/seconds"), records["cpu"], strict=True)
+        yield "cpu", _cpu(name, sample, *records["cpu"])
+        waited = zip((CPU, WAITING_FOR_CPU), records["cpu"], strict=True)
         metrics = [*records["metrics"], *waited]
         yield "metrics", _rows(metrics, {"node": name}, "metric", "value")
         yield "profiles", _rows(records.get("profile", ()), {"worker": name}, "stack", "seconds")
         yield "delays", _rows(records.get("delays", ()), {"node": name}, "time_s", "delay_s")
-    yield "transitions", _rows(scheduler["transitions"], {}, "key", "start", "finish", "stimulus", "time_s")
     load = ("time_s", "worker", "processing", "occupancy_s", "queued")
     yield "load", _named(_rows(scheduler["load"], {}, *load), names, "worker")
     steals = _rows(scheduler["steals"], {}, "time_s", "kind", "key", "victim", "thief")
@@ -80,6 +123,22 @@ def _run(records: Records, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]
     bandwidths = [("", "", scheduler["bandwidth"]), *scheduler["bandwidth_workers"]]
     rows = _rows(bandwidths, {}, "receiver", "sender", "bytes_per_s")
     yield "bandwidths", _named(rows, names, "receiver", "sender")
+
+
+def _cpu(node: str, sample: Sample, cpu_s: float, waiting_s: float) -> list[Row]:
+    """Return samples at the ends of a run. The sum of the waits is divided between event loop and threads."""
+    ends = ((sample.start, 0.0), (sample.stop, 1.0))
+    return [
+        {"node": node, "time_s": time_s, "cpu_s": share * cpu_s}
+        | {"waiting_s": share * waiting_s, "loop_waiting_s": share * waiting_s / 2}
+        for time_s, share in ends
+    ]
+
+
+def _calls(graphs: Sequence[Sequence[Any]], sample: Sample) -> list[Row]:
+    """Return the call in which the client waits for the results of its last graph."""
+    start = graphs[-1][1] if graphs else sample.start
+    return [{"kind": "sync", "start_s": start, "stop_s": sample.stop, "keys": 0, "nbytes": 0.0}]
 
 
 def _graphs(sent: Sequence[Sequence[Any]], received: Sequence[Sequence[Any]]) -> Iterator[Row]:
@@ -99,7 +158,7 @@ def _named(rows: Iterable[Row], names: Mapping[str, str], *columns: str) -> list
     return [row | {column: names.get(row[column], row[column]) for column in columns} for row in rows]
 
 
-def _config(records: Records) -> Iterator[Row]:
+def _config(records: RunRecords) -> Iterator[Row]:
     names = {address: name for address, name, _ in records["scheduler"]["workers"]}
     nodes = {"scheduler": records["scheduler"]} | {names.get(a, a): w for a, w in records["workers"].items()}
     for node, records in nodes.items():
@@ -129,9 +188,10 @@ class _Stamps:
 class _Scheduler:
     """What the scheduler stamped of each task."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: RunRecords) -> None:
         log = records["transitions"]
         self.waiting = _Stamps((key, when) for key, _, finish, _, when in log if finish == "waiting")
+        self.queued = _Stamps((key, when) for key, _, finish, _, when in log if finish == "queued")
         self.decided = _Stamps((key, when) for key, _, finish, _, when in log if finish == "processing")
         messages = [row for row in records["sent"] if row[3] == "compute-task"]
         self.sent = _Stamps((row[2], row[0]) for row in messages)
@@ -149,6 +209,7 @@ class _Scheduler:
         stimulus = self.why.get((key, decided), "") if decided is not None else ""
         return {
             "waiting_s": self.waiting.last(key, decided),
+            "queued_s": self.queued.last(key, decided),
             "decided_s": decided,
             "due_s": self.due.get((key, sent)),
             "sent_s": sent,
@@ -161,7 +222,7 @@ class _Scheduler:
 class _Worker:
     """What a worker stamped of each task."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: RunRecords) -> None:
         self.arrived = _Stamps((key, when) for key, when, _ in records["arrived"])
         self.ready = _Stamps((key, when) for key, state, when in records["states"] if state == "ready")
         self.executing = _Stamps(
@@ -190,7 +251,9 @@ class _Worker:
         }
 
 
-def _tasks(scheduler: Records, workers: Mapping[str, Records], names: Mapping[str, str]) -> Iterator[Row]:
+def _tasks(
+    scheduler: RunRecords, workers: Mapping[str, RunRecords], names: Mapping[str, str]
+) -> Iterator[Row]:
     by_scheduler = _Scheduler(scheduler)
     by_worker = {address: _Worker(records) for address, records in workers.items()}
     for key, address, thread, nbytes, kind, status, steps in scheduler["tasks"]:
@@ -203,7 +266,7 @@ def _tasks(scheduler: Records, workers: Mapping[str, Records], names: Mapping[st
         yield {"key": key, "worker": worker, "thread": thread} | by_scheduler.stages(key) | stages | about
 
 
-def _needs(workers: Mapping[str, Records], names: Mapping[str, str]) -> Iterator[Row]:
+def _needs(workers: Mapping[str, RunRecords], names: Mapping[str, str]) -> Iterator[Row]:
     for address, records in workers.items():
         for key, _, needs in records["arrived"]:
             for needed, nbytes, holders in needs:
@@ -216,7 +279,7 @@ def _needs(workers: Mapping[str, Records], names: Mapping[str, str]) -> Iterator
                 }
 
 
-def _fetches(workers: Mapping[str, Records], names: Mapping[str, str]) -> Iterator[Row]:
+def _fetches(workers: Mapping[str, RunRecords], names: Mapping[str, str]) -> Iterator[Row]:
     """Join each fetch with how its peer served it: of the same keys, in order."""
     served: defaultdict[tuple[str, str, tuple[str, ...]], list[Any]] = defaultdict(list)
     for address, records in workers.items():
