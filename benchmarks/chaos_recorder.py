@@ -96,7 +96,7 @@ class RecordedCluster:
         work = self._work()
         recorder = self._start(log, "dasklab", "record", self.address, str(record))
         until(lambda: b"Recording" in (self.logs / log).read_bytes() or recorder.poll() is not None)
-        recorder.send_signal(signal.SIGINT)
+        recorder.terminate()  # like Ctrl-C, which a shell's background processes ignore
         time.sleep(share * 0.5)
         self.processes[-1].kill()
         start_s = time.monotonic()
