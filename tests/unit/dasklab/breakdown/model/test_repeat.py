@@ -12,9 +12,13 @@ from dasklab.results.run import open_trial
 from tests.unit.dasklab.breakdown.timelines import by_hand
 from tests.unit.dasklab.stored_run import TRIAL, previous_run
 
+RECORD = Path(__file__).parents[4] / "data" / "records" / "no_graph_before"
 
-def test_promises_hold_of_a_stored_trial(tmp_path: Path) -> None:
-    repeats = explain(open_trial(previous_run(tmp_path) / TRIAL)).repeats
+
+@pytest.mark.parametrize("kind", ["trial", "record"])
+def test_promises_hold_of_what_is_stored(kind: str, tmp_path: Path) -> None:
+    folder = previous_run(tmp_path) / TRIAL if kind == "trial" else RECORD
+    repeats = explain(open_trial(folder)).repeats
     assert repeats
     for repeat in repeats:
         repeat.validate()
