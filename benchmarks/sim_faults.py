@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 from dasklab.errors import LabError
-from dasklab.model.faults import Fault
 from dasklab.model.files import Outcome
+from dasklab.model.settings.faults import Fault
 from dasklab.predict import farm
 from dasklab.sim.scenario import Scenario
 

@@ -26,10 +26,10 @@ from pathlib import Path
 import matplotlib as mpl
 from dasklab import records
 from dasklab.errors import LabError
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome
-from dasklab.model.number_format import format_number
-from dasklab.model.settings import Workload
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.forms.number_format import format_number
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.plotting import MORE, STYLE, mark, save
 from dasklab.predict import farm, prediction
 from dasklab.predict.calibrate import calibrate

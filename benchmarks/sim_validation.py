@@ -40,9 +40,9 @@ from dasklab.breakdown.model.causes import MESSAGE, WIRE
 from dasklab.breakdown.show.explain import explain
 from dasklab.console.options import SEEDS
 from dasklab.errors import LabError
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Campaign, Result, Timings
-from dasklab.model.nic import BYTES_PER_MBIT
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.settings.nic import BYTES_PER_MBIT
 from dasklab.predict import prediction, sensitivity
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration

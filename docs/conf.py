@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from dasklab.breakdown.model.causes import CAUSES
-from dasklab.model.metric import METRICS
+from dasklab.model.settings.metric import METRICS
 
 sys.path.insert(0, str(Path(__file__).parent))  # where gallery.py, sequence.py and tables.py are
 from tables import markdown_table

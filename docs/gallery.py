@@ -13,8 +13,8 @@ import re
 from pathlib import Path
 
 from dasklab import report
-from dasklab.model.metric import METRICS
-from dasklab.model.number_format import UNKNOWN
+from dasklab.model.forms.number_format import UNKNOWN
+from dasklab.model.settings.metric import METRICS
 from dasklab.report.levels import cell_label, level_words
 from dasklab.results import pack
 from dasklab.results.run import Run, open_run

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.breakdown.show.check import Comparison
-from dasklab.model.json_output import json_schema
+from dasklab.model.forms.json_output import json_schema
 
 from docs.parts import breakdown, commands, minipve_methods, outputs, records, roles, wire
 

@@ -9,7 +9,7 @@ from dasklab.commands.plan import PlannedCall
 from dasklab.commands.status import StatusRow
 from dasklab.console.tables import RunRow, ShownRun
 from dasklab.machines.doctor import CheckedLab
-from dasklab.model.json_output import json_schema
+from dasklab.model.forms.json_output import json_schema
 from dasklab.results.history.history import VersionStep
 from dasklab.results.statistics.compare import CellChange
 from dasklab.results.statistics.reproduction import Reproduced

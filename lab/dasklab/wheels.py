@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dasklab.errors import LabError
-from dasklab.model.packages import PINS, pins
+from dasklab.model.settings.packages import PINS, pins
 from dasklab.paths import cache
 
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (36, 34, 31, 28, 27, 24, 17, 12, 5)]

@@ -21,7 +21,7 @@ from typing import Any
 
 from ansible.executor.task_queue_manager import TaskQueueManager
 from ansible.plugins.callback import CallbackBase
-from dasklab.model.failure_text import common_text
+from dasklab.model.forms.failure_text import common_text
 
 DOCUMENTATION = """
 name: dasklab

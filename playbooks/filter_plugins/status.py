@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dasklab.model.nic import LAB_SLOT, net_from_pve, net_key
+from dasklab.model.settings.nic import LAB_SLOT, net_from_pve, net_key
 from dasklab.terminal import counted
 
 ROW = "{:<11} {:<6} {:<8} {:<9} {:<28} {:<10} {:<8} {}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dasklab.model.nic import LAB_SLOT, net_key
+from dasklab.model.settings.nic import LAB_SLOT, net_key
 
 MAC = re.compile(r"(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}")
 

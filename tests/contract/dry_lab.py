@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from dasklab.model.order import LabHost, Orders
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.experiments.order import LabHost, Orders
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.paths import SHARE as ROOT
 from dasklab.results.storage import documents
 from dasklab.running.orders import orders

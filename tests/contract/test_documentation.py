@@ -11,7 +11,7 @@ from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
 from dasklab.breakdown.model.causes import CAUSES
-from dasklab.model.metric import METRICS
+from dasklab.model.settings.metric import METRICS
 
 from tests.chromium import needs_chromium, started_chromium, violations
 

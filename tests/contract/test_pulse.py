@@ -12,7 +12,7 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from dasklab.model.experiment import Tolerances
+from dasklab.model.experiments.experiment import Tolerances
 from dasklab.model.files import Attempt, Timings
 from dasklab.paths import WORKLOADS
 from dasklab.results.validity import pauses

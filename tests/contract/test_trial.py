@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from dasklab.model import experiment
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Failed
-from dasklab.model.nic import NicSettings
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.settings.nic import NicSettings
 from dasklab.results.storage import documents
 from dasklab.running import collect
 from dasklab.running.trials import plan

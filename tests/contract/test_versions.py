@@ -16,7 +16,7 @@ from dasklab.breakdown.model.causes import COMPUTE
 from dasklab.breakdown.show.explain import explain
 from dasklab.errors import LabError
 from dasklab.model.files import Timings
-from dasklab.model.packages import OLDEST
+from dasklab.model.settings.packages import OLDEST
 from dasklab.results.run import Trial, open_trial
 from jinja2 import Environment, StrictUndefined
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dasklab.model.packages import PINS
+from dasklab.model.settings.packages import PINS
 from minipve.base import progress
 from minipve.base.paths import Paths
 from minipve.guests.qemu import cloudinit

@@ -22,7 +22,7 @@ import pytest
 import testinfra
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.topology import Guest
-from dasklab.model.strict import validate
+from dasklab.model.forms.strict import validate
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # testinfra starts ansible by name
 GUEST = "/opt/dasklab/bin/dasklab-guest"

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from dasklab.model.nic import DRIVERS, LAB_SLOT
+from dasklab.model.settings.nic import DRIVERS, LAB_SLOT
 from dasklab.paths import SHARE as ROOT
 
 from tests.infra.conftest import GUEST, Lab, raw

@@ -58,7 +58,7 @@ def check(
     """
     from dasklab.breakdown.show import check as checking
     from dasklab.breakdown.show.explain import explain
-    from dasklab.model.json_output import to_json
+    from dasklab.model.forms.json_output import to_json
     from dasklab.results.run import open_trial
 
     try:

@@ -57,7 +57,7 @@ def publish(file: Path, directory: Path) -> None:
 
 def _print_steps(file: Path, as_json: bool) -> None:
     """Print each step from a version to the next, regressions first."""
-    from dasklab.model.json_output import to_json
+    from dasklab.model.forms.json_output import to_json
     from dasklab.results.history import history as table
     from dasklab.results.statistics.interval import format_interval
     from dasklab.terminal import print_table

@@ -15,7 +15,7 @@ from dasklab.machines import ssh
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.groups import REQUIRED
 from dasklab.machines.inventory.variables import open_lab
-from dasklab.model.nic import LAB_SLOT
+from dasklab.model.settings.nic import LAB_SLOT
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def inspect(as_json: bool, inventory: Path) -> None:
 
     It asks neither endpoint nor hosts; `dasklab status` shows what runs.
     """
-    from dasklab.model.json_output import to_json
+    from dasklab.model.forms.json_output import to_json
     from dasklab.terminal import print_table
 
     lab = open_lab(inventory)

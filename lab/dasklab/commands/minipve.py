@@ -10,7 +10,7 @@ import click
 
 from dasklab.console.options import inventory_option
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.model.packages import PINS
+from dasklab.model.settings.packages import PINS
 
 
 @click.command(

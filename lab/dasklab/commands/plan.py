@@ -31,7 +31,7 @@ def plan(as_json: bool, inventory: Path) -> None:
     """Print the API calls that `dasklab up` would make."""
     lab = open_lab(inventory)
     if as_json:
-        from dasklab.model.json_output import checked, to_json
+        from dasklab.model.forms.json_output import checked, to_json
 
         calls = checked(answer("provision.yml", lab, "plan_file", plan_options(lab)), list[PlannedCall])
         click.echo(to_json(calls, list[PlannedCall]))

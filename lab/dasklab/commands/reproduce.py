@@ -95,7 +95,7 @@ def _simulate(stored: Run, cell: str, root: Path) -> Path:
 
 
 def _print_json(old: Run, new: Run, cell: str) -> None:
-    from dasklab.model.json_output import to_json
+    from dasklab.model.forms.json_output import to_json
     from dasklab.results.statistics.reproduction import Reproduced
 
     click.echo(to_json(Reproduced.of(old, new, cell), Reproduced))

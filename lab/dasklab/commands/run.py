@@ -18,8 +18,8 @@ from dasklab.errors import LabError
 from dasklab.terminal import counted, duration, print_table
 
 if TYPE_CHECKING:
-    from dasklab.model.experiment import Experiment
-    from dasklab.model.trial import RequestedTrial, Setup
+    from dasklab.model.experiments.experiment import Experiment
+    from dasklab.model.experiments.trial import RequestedTrial, Setup
     from dasklab.running.more_blocks import StopRule
 
 
@@ -131,7 +131,7 @@ def run(
         _check_options(
             again=again, simulate=simulate, source=source, until=until, skip_unsupported=skip_unsupported
         )
-        from dasklab.model import experiment
+        from dasklab.model.experiments import experiment
 
         if place.is_dir() and what not in experiment.names():
             raise LabError(
@@ -293,7 +293,7 @@ def _print_trials(trials: list[RequestedTrial], run_s: float, setup: Setup) -> N
 
 
 def _print_experiments() -> None:
-    from dasklab.model import experiment
+    from dasklab.model.experiments import experiment
 
     rows = [(name, experiment.load(name)[1].question) for name in experiment.names()]
     print_table(("experiment", "question"), rows)

@@ -94,7 +94,7 @@ def _time(effect: Effect) -> str:
 
 
 def _knee(sensitivities: Sensitivities) -> str:
-    from dasklab.model.number_format import format_number
+    from dasklab.model.forms.number_format import format_number
     from dasklab.predict.sensitivity import NEGLIGIBLE
 
     fastest = format_number(max(sensitivities.rates))

@@ -41,7 +41,7 @@ def status(as_json: bool, inventory: Path) -> None:
     if not as_json:
         play("status.yml", lab)
         return
-    from dasklab.model.json_output import checked, to_json
+    from dasklab.model.forms.json_output import checked, to_json
 
     hosts = checked(answer("status.yml", lab, "status_file"), list[StatusRow])
     click.echo(to_json(hosts, list[StatusRow]))

@@ -17,7 +17,7 @@ from dasklab.console.options import inventory_option
 from dasklab.console.quantity import TIME_TO_LIVE, amount_of
 from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.variables import open_lab
-from dasklab.model.impairments import DIRECTIONS, IMPAIRMENTS
+from dasklab.model.settings.impairments import DIRECTIONS, IMPAIRMENTS
 from dasklab.terminal import duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -19,7 +19,7 @@ from dasklab.errors import LabError
 from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.variables import open_lab
 from dasklab.machines.live import Rates, Watched, watch
-from dasklab.model.number_format import format_quantity
+from dasklab.model.forms.number_format import format_quantity
 from dasklab.terminal import console, make_table
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.guest_choice import choose_guests
 from dasklab.machines.inventory.variables import open_lab
-from dasklab.model.nic import MODELS, GuestKind
+from dasklab.model.settings.nic import MODELS, GuestKind
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasklab.model.impairments import UNITS, Impairment
+from dasklab.model.settings.impairments import UNITS, Impairment
 
 WORDS: Mapping[str, Mapping[str, float]] = {  # suffix of a key -> accepted units, in its own unit
     "ms": {"us": 1e-3, "ms": 1, "s": 1e3},

@@ -12,9 +12,9 @@ from typing import Annotated, ClassVar
 import click
 from pydantic import ConfigDict, Field
 
-from dasklab.model import cells
-from dasklab.model.json_output import CONFIG, Number, to_json
-from dasklab.model.metric import METRICS
+from dasklab.model.experiments import cells
+from dasklab.model.forms.json_output import CONFIG, Number, to_json
+from dasklab.model.settings.metric import METRICS
 from dasklab.results import load
 from dasklab.results.run import Run, find_runs
 from dasklab.results.statistics import compare, identity, reasons

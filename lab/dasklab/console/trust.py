@@ -11,8 +11,8 @@ import click
 from dasklab.errors import LabError
 
 if TYPE_CHECKING:
-    from dasklab.model.experiment import Experiment
-    from dasklab.model.settings import Workload
+    from dasklab.model.experiments.experiment import Experiment
+    from dasklab.model.settings.trial_settings import Workload
 
 trust_option = click.option(
     "--trust-source",
@@ -28,7 +28,7 @@ def require_trust(workloads: Iterable[Workload], run: Path, *, trusted: bool) ->
     Raises:
         LabError: the source is not trusted, or the run was unpacked from a file.
     """
-    from dasklab.model import trusted_source
+    from dasklab.model.settings import trusted_source
     from dasklab.results.pack import is_unpacked
 
     foreign = {workload.source: workload for workload in workloads if trusted_source.is_foreign(workload)}
@@ -53,8 +53,8 @@ def trust_experiment(experiment: Experiment, file: Path, *, trusted: bool) -> No
     Raises:
         LabError: the file lies in a run, and its source is not trusted.
     """
-    from dasklab.model import trusted_source
     from dasklab.model.files import Campaign
+    from dasklab.model.settings import trusted_source
 
     run = next((folder for folder in file.parents if (folder / Campaign.FILE).exists()), None)
     if run is not None:
@@ -67,7 +67,7 @@ def trust_experiment(experiment: Experiment, file: Path, *, trusted: bool) -> No
 
 def workloads_of(experiment: Experiment) -> list[Workload]:
     """Return the workload of each cell."""
-    from dasklab.model.cells import cells
+    from dasklab.model.experiments.cells import cells
     from dasklab.running.trials import requested
 
     return [requested("", experiment, cell).workload for cell in cells(experiment)]

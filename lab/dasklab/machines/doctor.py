@@ -18,9 +18,9 @@ from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.endpoint import mistake_in_host
 from dasklab.machines.inventory.topology import Archive, Guest, Image
 from dasklab.machines.plan import containers, images
-from dasklab.model.json_output import CONFIG
-from dasklab.model.nic import GuestKind
-from dasklab.model.strict import validate
+from dasklab.model.forms.json_output import CONFIG
+from dasklab.model.forms.strict import validate
+from dasklab.model.settings.nic import GuestKind
 
 CONTROLLER_TOOLS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 IMAGES: dict[GuestKind, str] = {"vm": "proxmox_image", "container": "proxmox_container_image"}

@@ -27,7 +27,7 @@ from dasklab.machines.endpoint.proxmox import Pve
 from dasklab.machines.inventory.endpoint import Endpoint
 from dasklab.machines.inventory.state_folder import ACCOUNT, read_account, refuse_foreign
 from dasklab.machines.inventory.topology import zone_of
-from dasklab.model.packages import PINS
+from dasklab.model.settings.packages import PINS
 from dasklab.terminal import one_line_errors
 
 USER, TOKEN = "lab@pve", "dasklab"

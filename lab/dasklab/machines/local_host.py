@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.model.nic import GuestKind
+from dasklab.model.settings.nic import GuestKind
 
 
 class Line(BaseModel):

@@ -10,9 +10,9 @@ from dasklab import records
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.explain import explain
 from dasklab.errors import LabError
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Configured, Counters, Hosts, Measured, Probe, Timings
-from dasklab.model.nic import MIB, POLICED
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.settings.nic import MIB, POLICED
 from dasklab.notices import warn
 from dasklab.predict import farm, recorded
 from dasklab.predict.calibration import Calibration

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dasklab.model.document import Document
 from dasklab.model.files import Amount, Count
-from dasklab.model.strict import Strict
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
 from dasklab.sim.costs import Costs, Role
 
 

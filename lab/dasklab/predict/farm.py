@@ -12,7 +12,7 @@ from functools import partial
 
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome
-from dasklab.model.trusted_source import require_trusted
+from dasklab.model.settings.trusted_source import require_trusted
 from dasklab.paths import WORKLOADS
 from dasklab.sim.scenario import Scenario
 

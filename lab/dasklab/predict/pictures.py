@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
 from dasklab.plotting import MORE, OURS, STYLE, mark
 from dasklab.predict.sensitivity import NEGLIGIBLE, Sensitivities
 from dasklab.results.statistics.interval import Interval

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dasklab.errors import LabError
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome, Timings
-from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm
 from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.whatif import scenario

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit  # Student's quantile; scipy.stats takes a second to import
 
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome
-from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm
 from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.sources import settings

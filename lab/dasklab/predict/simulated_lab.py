@@ -12,9 +12,9 @@ from random import Random
 from typing import ClassVar
 
 from dasklab.errors import LabError
-from dasklab.model.cells import cells
-from dasklab.model.document import Document
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.cells import cells
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.files import (
     AGAIN,
     Failed,
@@ -26,12 +26,12 @@ from dasklab.model.files import (
     Simulation,
     Timings,
 )
-from dasklab.model.hosts import host_names
-from dasklab.model.nic import NicSettings
-from dasklab.model.settings import Workload
-from dasklab.model.simulated import SimulatedSetup
-from dasklab.model.strict import Strict
-from dasklab.model.trial import RequestedTrial, Setup
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
+from dasklab.model.settings.hosts import host_names
+from dasklab.model.settings.nic import NicSettings
+from dasklab.model.settings.simulated import SimulatedSetup
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.predict import farm
 from dasklab.predict.calibrate import calibrate_each
 from dasklab.predict.calibration import Calibration, deal

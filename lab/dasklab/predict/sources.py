@@ -6,9 +6,9 @@ from typing import Any
 
 from dasklab import records
 from dasklab.errors import LabError
-from dasklab.model.settings import Workload
-from dasklab.model.simulated import unmodelled
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.experiments.trial import RequestedTrial
+from dasklab.model.settings.simulated import unmodelled
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.results.run import Run, Trial
 
 # A trial's place in its experiment; all its other fields are settings

@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import Self
 
-from dasklab.model.document import Document
-from dasklab.model.strict import Strict
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
 from dasklab.predict.prediction import TAIL_PCT, RunSummary
 from dasklab.results.run import Trial
 from dasklab.results.statistics.interval import Interval

@@ -8,16 +8,16 @@ import yaml
 from pydantic import Field
 
 from dasklab.errors import LabError, did_you_mean
-from dasklab.model import faults
-from dasklab.model.experiment import merge
-from dasklab.model.hosts import expand_aliases, host_names
-from dasklab.model.link import Link
-from dasklab.model.nic import NicOverride
-from dasklab.model.settings import Settings
-from dasklab.model.simulated import MANY, unmodelled
-from dasklab.model.strict import Strict, validate
-from dasklab.model.trial import RequestedTrial
-from dasklab.model.variants import Layout, ResolvedScheduler
+from dasklab.model.experiments.experiment import merge
+from dasklab.model.experiments.trial import RequestedTrial
+from dasklab.model.forms.strict import Strict, validate
+from dasklab.model.settings import faults
+from dasklab.model.settings.hosts import expand_aliases, host_names
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.nic import NicOverride
+from dasklab.model.settings.simulated import MANY, unmodelled
+from dasklab.model.settings.trial_settings import Settings
+from dasklab.model.settings.variants import Layout, ResolvedScheduler
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.recorded import PREPARED_S
 from dasklab.predict.waiting import Waiting

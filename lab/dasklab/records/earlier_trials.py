@@ -23,8 +23,8 @@ from typing import Any
 import pandas as pd
 
 from dasklab.errors import LabError
-from dasklab.model.dask_settings import flatten
 from dasklab.model.files import CaptureRecords, CaptureReport, Records, Sample, Timings
+from dasklab.model.settings.dask_settings import flatten
 from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.recorder.process import CPU, WAITING_FOR_CPU
 from dasklab.records.schema import TABLES

@@ -15,8 +15,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dasklab.model.metric import METRICS
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
+from dasklab.model.settings.metric import METRICS
 from dasklab.plotting import MORE, OURS, STUDY, STYLE
 from dasklab.report.levels import level_name
 from dasklab.results.statistics.answer import Answer, Cell

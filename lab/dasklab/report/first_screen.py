@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dasklab.model.metric import METRICS
+from dasklab.model.settings.metric import METRICS
 from dasklab.report import sentences
 from dasklab.report.levels import Words, cell_label
 from dasklab.report.notes import InvalidTrials

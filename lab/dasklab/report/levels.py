@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dasklab.model.experiment import Factor
-from dasklab.model.impairments import IMPAIRMENTS, UNITS
-from dasklab.model.nic import TITLES
-from dasklab.model.number_format import format_quantity
+from dasklab.model.experiments.experiment import Factor
+from dasklab.model.forms.number_format import format_quantity
+from dasklab.model.settings.impairments import IMPAIRMENTS, UNITS
+from dasklab.model.settings.nic import TITLES
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.terminal import enumerated
 

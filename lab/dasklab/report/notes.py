@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dasklab.model.files import Configured, Result
-from dasklab.model.nic import POLICED
+from dasklab.model.settings.nic import POLICED
 from dasklab.results.run import Run, Trial
 from dasklab.results.validity import completeness
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dasklab import atomic
-from dasklab.model.metric import METRICS
+from dasklab.model.settings.metric import METRICS
 from dasklab.report import sentences, study_page
 from dasklab.report.levels import cell_label
 from dasklab.report.rendering import TEMPLATES, render

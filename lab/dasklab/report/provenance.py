@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from dasklab.model.experiment import Factor
+from dasklab.model.experiments.experiment import Factor
 from dasklab.model.files import Attempt, Campaign, Hosts
 from dasklab.terminal import counted
 

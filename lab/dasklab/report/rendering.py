@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from dasklab.breakdown.model.causes import PARTS
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
 from dasklab.report import markdown, sentences
 from dasklab.results.statistics.interval import format_interval
 

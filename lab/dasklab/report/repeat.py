@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlex import join
 
 from dasklab.errors import LabError
-from dasklab.model import experiment
+from dasklab.model.experiments import experiment
 from dasklab.results.run import Run
 
 

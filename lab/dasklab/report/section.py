@@ -18,10 +18,10 @@ from dasklab.breakdown.answers.summary import Difference, Summary
 from dasklab.breakdown.show import wording
 from dasklab.breakdown.show.explain import explain_trials, summarise_cells
 from dasklab.errors import LabError
-from dasklab.model.cells import cell_names
+from dasklab.model.experiments.cells import cell_names
 from dasklab.model.files import Campaign
-from dasklab.model.metric import METRICS
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
+from dasklab.model.settings.metric import METRICS
 from dasklab.notices import warn
 from dasklab.plotting import mark, save
 from dasklab.report import captures, figures, sentences

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dasklab.model.impairments import UNITS
-from dasklab.model.metric import METRICS
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
+from dasklab.model.settings.impairments import UNITS
+from dasklab.model.settings.metric import METRICS
 from dasklab.report.levels import Words, cell_label, level_name
 from dasklab.results.statistics import reasons
 from dasklab.results.statistics.answer import Answer, Cell

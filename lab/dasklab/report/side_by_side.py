@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dasklab.errors import LabError
-from dasklab.model.metric import METRICS
+from dasklab.model.settings.metric import METRICS
 from dasklab.notices import warn
 from dasklab.report.levels import cell_label
 from dasklab.report.section import Section

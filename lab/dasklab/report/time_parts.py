@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import CAUSES, PARTS, Cause, Part
 from dasklab.breakdown.show.wording import percent
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
 
 LEAST_SHOWN_S = 5e-4  # a cause that takes less in every cell has no row
 LEAST_LABELLED_PCT = 0.05

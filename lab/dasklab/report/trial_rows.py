@@ -12,11 +12,11 @@ from typing import Any
 
 import pandas as pd
 
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Configured, ConfiguredHost, Measured, Probe
-from dasklab.model.metric import METRICS
-from dasklab.model.nic import BYTES_PER_MBIT, DEFAULT_MODEL, NicSettings, net_from_pve
-from dasklab.model.number_format import UNKNOWN, format_quantity
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.forms.number_format import UNKNOWN, format_quantity
+from dasklab.model.settings.metric import METRICS
+from dasklab.model.settings.nic import BYTES_PER_MBIT, DEFAULT_MODEL, NicSettings, net_from_pve
 from dasklab.report.levels import describe_links, describe_nics
 from dasklab.results.run import Trial
 

@@ -20,9 +20,9 @@ from pyarrow.lib import ArrowException
 from pyarrow.parquet import ParquetFile
 
 from dasklab.errors import LabError
-from dasklab.model.document import Document
 from dasklab.model.files import CaptureReport
-from dasklab.model.strict import Strict
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
 from dasklab.notices import warn
 from dasklab.results import cached
 from dasklab.results.storage import documents

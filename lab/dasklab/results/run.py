@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from dasklab.errors import LabError
-from dasklab.model.document import Document
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.files import (
     Attempt,
     Campaign,
@@ -31,9 +31,9 @@ from dasklab.model.files import (
     Simulation,
     Timings,
 )
-from dasklab.model.simulated import SimulatedSetup
-from dasklab.model.strict import validate
-from dasklab.model.trial import RequestedTrial, Setup
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import validate
+from dasklab.model.settings.simulated import SimulatedSetup
 from dasklab.notices import warn
 from dasklab.results import pack, recording
 from dasklab.results.recording import Recording

@@ -1,4 +1,4 @@
-"""The samples of one trial: where each metric of ``dasklab.model.metric`` comes from."""
+"""The samples of one trial: where each metric of ``dasklab.model.settings.metric`` comes from."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dasklab.model.files import Configured, Hosts, Measured, Probe, Queue, Timings
-from dasklab.model.impairments import QUEUES
+from dasklab.model.settings.impairments import QUEUES
 from dasklab.results.run import Trial
 
-Row = dict[str, Any]  # columns of ``dasklab.model.columns``; a column that is missing has its default
+Row = dict[str, Any]  # columns of ``dasklab.model.forms.columns``; a column that is missing has its default
 
 
 def samples(trial: Trial) -> Iterator[Row]:

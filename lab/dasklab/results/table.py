@@ -1,4 +1,4 @@
-"""The tidy table of a run's samples: one row per sample, with the columns of ``dasklab.model.columns``."""
+"""The tidy table of a run's samples: a row per sample, with the columns of ``model.forms.columns``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pandas as pd
 
 from dasklab import atomic
 from dasklab.errors import LabError
-from dasklab.model import cells, previous_format
-from dasklab.model.columns import COLUMNS
+from dasklab.model.experiments import cells
+from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.files import Configured
-from dasklab.model.trial import RequestedTrial, Setup
+from dasklab.model.forms import previous_format
+from dasklab.model.forms.columns import COLUMNS
 from dasklab.notices import warn
 from dasklab.results.run import Run, Trial, find_runs, for_each_run
 from dasklab.results.samples import Row, samples

@@ -15,8 +15,8 @@ from pathlib import Path
 from dasklab.errors import LabError
 from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.model.experiments.order import Orders
 from dasklab.model.files import Failed
-from dasklab.model.order import Orders
 from dasklab.results.run import Trial
 from dasklab.running import collect, playbook
 from dasklab.running.orders import orders

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dasklab.errors import LabError
 from dasklab.machines import local_host
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.model import experiment
-from dasklab.model.experiment import Experiment
-from dasklab.model.impairments import kernel_features
-from dasklab.model.nic import GuestKind
-from dasklab.model.trial import RequestedTrial, Setup
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import RequestedTrial, Setup
+from dasklab.model.settings.impairments import kernel_features
+from dasklab.model.settings.nic import GuestKind
 from dasklab.running.setup import setup_of
 from dasklab.running.trials import plan
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.errors import LabError
-from dasklab.model.document import Document
 from dasklab.model.files import (
     CAPTURE_RECORD_FOLDER,
     RECORD_FOLDER,
@@ -32,8 +31,9 @@ from dasklab.model.files import (
     ObservedFaults,
     Timings,
 )
-from dasklab.model.nic import LAB_SLOT, POLICED, net_key
-from dasklab.model.strict import validate
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import validate
+from dasklab.model.settings.nic import LAB_SLOT, POLICED, net_key
 from dasklab.results.run import Trial
 
 FOLDER = "collected"

@@ -20,10 +20,10 @@ from statistics import median
 from typing import Protocol
 
 from dasklab.errors import LabError
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.files import Attempt, Campaign, Result
-from dasklab.model.trial import RequestedTrial, Setup
-from dasklab.model.trusted_source import require_trusted
+from dasklab.model.settings.trusted_source import require_trusted
 from dasklab.paths import SHARE
 from dasklab.results import table
 from dasklab.results.run import Run, Trial

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from dasklab.errors import LabError
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
 from dasklab.results.run import Run
 from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.answers import answers

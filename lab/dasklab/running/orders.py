@@ -29,12 +29,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dasklab.model.dask_settings import flatten
-from dasklab.model.experiment import merge
+from dasklab.model.experiments.experiment import merge
+from dasklab.model.experiments.order import GuestStep, LabHost, Order, Phase, TrialOrders
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import CAPTURE_RECORD_FOLDER, RECORD_FOLDER
-from dasklab.model.order import GuestStep, LabHost, Order, Phase, TrialOrders
-from dasklab.model.trial import RequestedTrial
-from dasklab.model.variants import Layout
+from dasklab.model.settings.dask_settings import flatten
+from dasklab.model.settings.variants import Layout
 
 SCHEDULER_PORT = 8786
 PROGRAMS = "/opt/dasklab/bin"

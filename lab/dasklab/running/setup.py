@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.model.nic import LAB_SLOT, GuestKind, NicSettings
-from dasklab.model.order import LabHost
-from dasklab.model.strict import validate
-from dasklab.model.trial import Setup
+from dasklab.model.experiments.order import LabHost
+from dasklab.model.experiments.trial import Setup
+from dasklab.model.forms.strict import validate
+from dasklab.model.settings.nic import LAB_SLOT, GuestKind, NicSettings
 
 IMAGES: Mapping[GuestKind, str] = {"vm": "proxmox_image", "container": "proxmox_container_image"}
 

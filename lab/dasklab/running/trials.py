@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from dasklab.errors import LabError, did_you_mean
-from dasklab.model import packages
-from dasklab.model.cells import Cell, cell_name, cell_names, cells, levels_of
-from dasklab.model.experiment import Experiment
-from dasklab.model.experiment import settings as merged_settings
-from dasklab.model.hosts import host_names
-from dasklab.model.nic import GuestKind
-from dasklab.model.settings import Settings, SharedSettings
-from dasklab.model.trial import RequestedTrial, Setup
+from dasklab.model.experiments.cells import Cell, cell_name, cell_names, cells, levels_of
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.experiment import settings as merged_settings
+from dasklab.model.experiments.trial import RequestedTrial, Setup
+from dasklab.model.settings import packages
+from dasklab.model.settings.hosts import host_names
+from dasklab.model.settings.nic import GuestKind
+from dasklab.model.settings.trial_settings import Settings, SharedSettings
 
 # Set-up and tear-down of a trial with its fresh cluster, and what the separate captured run adds (another
 # cluster and its files). Values for virtual machines were measured under emulation.

@@ -6,7 +6,7 @@ import json
 import sys
 
 from dasklab.errors import LabError
-from dasklab.model.strict import validate
+from dasklab.model.forms.strict import validate
 from dasklab.sim.scenario import Scenario
 from dasklab.sim.simulate import simulate
 

@@ -6,9 +6,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dasklab.errors import LabError
-from dasklab.model.link import Link
-from dasklab.model.nic import BYTES_PER_MBIT
-from dasklab.model.simulated import unmodelled_link
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.nic import BYTES_PER_MBIT
+from dasklab.model.settings.simulated import unmodelled_link
 from dasklab.sim.kernel import Host, Kernel
 from dasklab.sim.network import Network, Port, Rack
 from dasklab.sim.network.fluid import Pipe

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from dasklab.model.strict import Strict
+from dasklab.model.forms.strict import Strict
 
 Role = Literal["scheduler", "worker", "client"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import dask
 from dask.utils import parse_timedelta
 
-from dasklab.model.faults import Fault
 from dasklab.model.files import ObservedFault
+from dasklab.model.settings.faults import Fault
 
 if TYPE_CHECKING:
     from dasklab.sim.cluster.cluster import SimCluster

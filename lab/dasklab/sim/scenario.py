@@ -7,10 +7,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from dasklab.errors import LabError
-from dasklab.model.faults import Fault, find_mistake
-from dasklab.model.link import Link
-from dasklab.model.settings import Workload
-from dasklab.model.strict import Strict
+from dasklab.model.forms.strict import Strict
+from dasklab.model.settings.faults import Fault, find_mistake
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.sim.costs import Costs, Role
 
 Record = tuple[float, float, int]  # CPU seconds, seconds of waiting, bytes of the result; none is negative

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome, SimulatedRun
-from dasklab.model.packages import version_key
-from dasklab.model.settings import Workload
+from dasklab.model.settings.packages import version_key
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.paths import WORKLOADS
 from dasklab.sim import build
 from dasklab.sim.kernel import HungError, Kernel, virtual_time

@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from dasklab.errors import LabError
 from dasklab.machines.plan.provision import Request, provision, provision_fresh
-from dasklab.model.strict import plain
+from dasklab.model.forms.strict import plain
 
 SPEC = {
     "endpoint": {"type": "dict", "required": True},

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from dasklab.model import files
-from dasklab.model.experiment import Experiment
-from dasklab.model.impairments import AMOUNTS, IMPAIRMENTS, needs_netem
-from dasklab.model.nic import DRIVERS
-from dasklab.model.trial import Setup
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import Setup
+from dasklab.model.settings.impairments import AMOUNTS, IMPAIRMENTS, needs_netem
+from dasklab.model.settings.nic import DRIVERS
 from dasklab.report import section
 from dasklab.running import driver
 

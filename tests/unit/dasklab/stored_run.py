@@ -6,8 +6,8 @@ import json
 import tarfile
 from pathlib import Path
 
-from dasklab.model import previous_format
 from dasklab.model.files import CaptureReport
+from dasklab.model.forms import previous_format
 
 from tests.unit.dasklab.conftest import capture_report
 

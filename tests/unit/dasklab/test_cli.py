@@ -26,8 +26,8 @@ from dasklab.machines.doctor import CheckedLab
 from dasklab.machines.endpoint import presence
 from dasklab.machines.endpoint.proxmox import Resource
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.model import experiment
-from dasklab.model.json_output import json_schema
+from dasklab.model.experiments import experiment
+from dasklab.model.forms.json_output import json_schema
 from dasklab.paths import SHARE as ROOT
 from dasklab.replaced import REPLACED
 from dasklab.running import driver, playbook

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from dasklab import wheels
 from dasklab.errors import LabError
-from dasklab.model import packages
+from dasklab.model.settings import packages
 from dasklab.spark import settings
 
 PINNED, OLD = packages.pins()["dask"], "2024.8.0"

@@ -6,7 +6,7 @@ import inspect
 
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.model.impairments import IMPAIRMENTS
+from dasklab.model.settings.impairments import IMPAIRMENTS
 from dasklab_guest import link, tc
 
 from tests.unit.dasklab.commands.fake_ssh import FakeSsh, host

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from dasklab.commands.status import StatusRow
-from dasklab.model.json_output import checked as as_type
+from dasklab.model.forms.json_output import checked as as_type
 
 from tests import jinja_logic
 from tests.unit.roles.conftest import load

@@ -16,7 +16,7 @@ import pandas as pd
 
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.model.files import Throughput
-from dasklab.model.nic import BYTES_PER_MBIT
+from dasklab.model.settings.nic import BYTES_PER_MBIT
 
 # The least size of a fetch that says something about bandwidth; a smaller one is dominated by latency, and
 # Dask does not use it either.

@@ -31,7 +31,7 @@ from dasklab.breakdown.answers.summary import Difference, summarise
 from dasklab.breakdown.show.comparable import obstacle
 from dasklab.breakdown.show.explain import Explained
 from dasklab.breakdown.show.wording import main_cause
-from dasklab.model.json_output import CONFIG, Number
+from dasklab.model.forms.json_output import CONFIG, Number
 from dasklab.results.statistics.interval import Interval
 from dasklab.terminal import counted
 

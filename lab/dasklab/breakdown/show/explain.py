@@ -32,11 +32,11 @@ from dasklab.breakdown.build.operations import Operation, operations, total
 from dasklab.breakdown.build.packets import with_packets
 from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
 from dasklab.errors import LabError
-from dasklab.model.cells import cell_names
+from dasklab.model.experiments.cells import cell_names
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Measured
-from dasklab.model.impairments import sides
-from dasklab.model.trial import RequestedTrial
-from dasklab.model.variants import Layout
+from dasklab.model.settings.impairments import sides
+from dasklab.model.settings.variants import Layout
 from dasklab.notices import warn
 from dasklab.records.document import Record
 from dasklab.records.recorder.process import WAITING_FOR_CPU

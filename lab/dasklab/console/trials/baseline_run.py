@@ -13,10 +13,10 @@ from dasklab.console.lab.locking import locked
 from dasklab.console.trials.progress import execute
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.model import experiment
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.trial import Setup
 from dasklab.model.files import Campaign
-from dasklab.model.number_format import format_number
-from dasklab.model.trial import Setup
+from dasklab.model.forms.number_format import format_number
 from dasklab.results.run import Run, Trial, open_run
 from dasklab.results.table import table
 from dasklab.results.validity import completeness

@@ -19,9 +19,9 @@ from dasklab.console.trials.exit_status import ExitStatus
 from dasklab.console.trials.outcome import exit_status, explain_failures
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.model.experiment import Experiment
-from dasklab.model.metric import METRICS
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import RequestedTrial
+from dasklab.model.settings.metric import METRICS
 from dasklab.results.run import Trial, open_run
 from dasklab.results.samples import samples
 from dasklab.results.validity import completeness

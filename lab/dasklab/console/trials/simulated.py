@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from dasklab.console.trials.progress import conclude, execute
-from dasklab.model.experiment import Experiment
-from dasklab.model.trial import Setup
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import Setup
 from dasklab.predict import simulated_lab
 from dasklab.predict.simulated_lab import Calibrations, SimulatedLab
 from dasklab.results.run import Run

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dasklab.errors import LabError
 from dasklab.machines.endpoint.change import Chain
-from dasklab.model.failure_text import ADDRESS, common_text
+from dasklab.model.forms.failure_text import ADDRESS, common_text
 
 NETWORK = re.compile(r"(net|ipconfig)\d+$")
 

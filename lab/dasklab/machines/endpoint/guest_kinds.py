@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from dasklab.model.nic import GuestKind
+from dasklab.model.settings.nic import GuestKind
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from dasklab.machines.endpoint import lab_note
 from dasklab.machines.inventory.topology import Lab
-from dasklab.model.nic import GuestKind
+from dasklab.model.settings.nic import GuestKind
 
 
 @dataclass(frozen=True)

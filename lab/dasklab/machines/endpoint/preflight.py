@@ -23,7 +23,7 @@ from dasklab.machines.endpoint.privileges import Need
 from dasklab.machines.endpoint.proxmox import Pve
 from dasklab.machines.inventory.endpoint import Endpoint
 from dasklab.machines.inventory.topology import zone_of
-from dasklab.model.nic import GuestKind
+from dasklab.model.settings.nic import GuestKind
 
 OWN_IFUPDOWN2 = re.compile(r"\+(pmx|pve)")  # in the version of Proxmox's build; the API refuses Debian's
 AS_ROOT = "as root on a node (these lines may be run again):"

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from shlex import quote
 
-from dasklab.model.nic import GuestKind
+from dasklab.model.settings.nic import GuestKind
 
 CONTAINER_PRIVILEGES = {
     "VM.Allocate": "POST lxc, DELETE lxc",

@@ -34,7 +34,7 @@ from dasklab.machines.endpoint.api_errors import (
 from dasklab.machines.endpoint.causes import identifiers, merge, merged_error
 from dasklab.machines.endpoint.change import Chain, Change, ExpectedRow, Step
 from dasklab.machines.inventory.endpoint import Endpoint
-from dasklab.model.failure_text import common_text
+from dasklab.model.forms.failure_text import common_text
 
 TASK_OK = re.compile(r"^(OK|WARNINGS: \d+)$")
 LOCKED = re.compile(r"can't lock file|(VM|CT) is locked|got timeout")

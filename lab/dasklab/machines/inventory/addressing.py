@@ -11,7 +11,7 @@ from ipaddress import IPv4Network
 from typing import Any, Protocol
 
 from dasklab.errors import LabError
-from dasklab.model.nic import DEFAULT_MODEL
+from dasklab.model.settings.nic import DEFAULT_MODEL
 
 FIRST_ADDRESS = 11  # last octet of the first machine, in both subnets
 

@@ -17,8 +17,8 @@ import yaml
 
 from dasklab.errors import LabError, did_you_mean
 from dasklab.machines.inventory.groups import REQUIRED, missing_group
-from dasklab.model.strict import plain
-from dasklab.model.yaml_file import require_bounded
+from dasklab.model.forms.strict import plain
+from dasklab.model.forms.yaml_file import require_bounded
 from dasklab.paths import INVENTORIES, IS_CHECKOUT, PLAYBOOKS, ansible_settings
 
 DEFAULT = INVENTORIES / "hosts.yml"

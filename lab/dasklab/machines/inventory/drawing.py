@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.model.nic import LAB_SLOT, TITLES
+from dasklab.model.settings.nic import LAB_SLOT, TITLES
 from dasklab.terminal import counted
 
 HOST_WIDTH, HOST_HEIGHT, GAP = 132, 58, 18

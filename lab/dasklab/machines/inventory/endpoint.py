@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from dasklab.errors import LabError
-from dasklab.model.strict import Strict, validate
+from dasklab.model.forms.strict import Strict, validate
 
 REQUIRED = {  # setting -> where the example inventory takes it from
     "host": "PROXMOX_HOST: name or address of a node",

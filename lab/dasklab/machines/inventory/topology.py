@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from dasklab.errors import LabError, did_you_mean
-from dasklab.model.nic import LAB_SLOT, MODELS, GuestKind, Nic, NicOverride
-from dasklab.model.strict import Strict
+from dasklab.model.forms.strict import Strict
+from dasklab.model.settings.nic import LAB_SLOT, MODELS, GuestKind, Nic, NicOverride
 
 FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*"
 MAX_GUESTS = 244  # addresses from .11 to .254 of a /24

@@ -28,8 +28,8 @@ from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.endpoint import Endpoint
 from dasklab.machines.inventory.state_folder import refuse_foreign_state
 from dasklab.machines.inventory.topology import Archive, DnsName, Image
-from dasklab.model.nic import MODELS, BridgeName, GuestKind, NicModel, RateMbit
-from dasklab.model.strict import Strict, validate
+from dasklab.model.forms.strict import Strict, validate
+from dasklab.model.settings.nic import MODELS, BridgeName, GuestKind, NicModel, RateMbit
 from dasklab.paths import ROLES
 
 Subnet = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){2}$", description="three parts of a /24")]

@@ -13,7 +13,7 @@ from dasklab.machines.endpoint.change import Change, Value
 from dasklab.machines.endpoint.guest_kinds import CONTAINER
 from dasklab.machines.endpoint.observed import mark
 from dasklab.machines.inventory.topology import Archive, Guest, Lab
-from dasklab.model.nic import container_net_to_pve, net_key
+from dasklab.model.settings.nic import container_net_to_pve, net_key
 
 DEFAULT_DISK_GB = 8
 

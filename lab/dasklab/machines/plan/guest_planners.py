@@ -8,7 +8,7 @@ from typing import Protocol
 from dasklab.machines.endpoint.change import Change, Value
 from dasklab.machines.inventory.topology import Guest, Lab
 from dasklab.machines.plan import containers, vms
-from dasklab.model.nic import GuestKind
+from dasklab.model.settings.nic import GuestKind
 
 
 class GuestPlanner(Protocol):

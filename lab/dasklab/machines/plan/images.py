@@ -13,7 +13,7 @@ from dasklab.machines.endpoint.guest_kinds import CONTAINER, VM
 from dasklab.machines.endpoint.observed import Observed, ObservedGuest
 from dasklab.machines.inventory.topology import Image, Lab
 from dasklab.machines.plan import containers
-from dasklab.model.nic import GuestKind
+from dasklab.model.settings.nic import GuestKind
 
 
 def make(observed: Observed, lab: Lab, remaining: Mapping[int, ObservedGuest]) -> Iterator[Chain]:

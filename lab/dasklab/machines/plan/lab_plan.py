@@ -19,7 +19,7 @@ from dasklab.machines.endpoint.observed import Observed, ObservedGuest, is_ours
 from dasklab.machines.inventory.topology import Guest, Lab, check_unique, template_name
 from dasklab.machines.plan import bridges, containers, images, vms, zones
 from dasklab.machines.plan.guest_planners import PLANNERS
-from dasklab.model.nic import MODELS, GuestKind, net_from_pve, net_keys
+from dasklab.model.settings.nic import MODELS, GuestKind, net_from_pve, net_keys
 
 
 def plan(observed: Observed, lab: Lab) -> list[Step]:

@@ -14,8 +14,8 @@ from dasklab.machines.inventory.endpoint import Endpoint
 from dasklab.machines.inventory.topology import Guest, Lab
 from dasklab.machines.plan import images
 from dasklab.machines.plan.lab_plan import plan, plan_removal
-from dasklab.model.nic import GuestOverride, NicOverride, net_keys
-from dasklab.model.strict import validate
+from dasklab.model.forms.strict import validate
+from dasklab.model.settings.nic import GuestOverride, NicOverride, net_keys
 
 BOOT_S = 60  # a machine may need this long after its start until it answers
 

@@ -13,7 +13,7 @@ from dasklab.machines.endpoint.change import Change, Value
 from dasklab.machines.endpoint.guest_kinds import VM
 from dasklab.machines.endpoint.observed import mark
 from dasklab.machines.inventory.topology import Guest, Lab
-from dasklab.model.nic import ipconfig_to_pve, net_from_pve, net_key, net_keys, net_to_pve
+from dasklab.model.settings.nic import ipconfig_to_pve, net_from_pve, net_key, net_keys, net_to_pve
 
 DISK = "virtio0"
 CLOUD_INIT_DISK = "scsi1"

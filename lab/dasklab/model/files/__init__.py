@@ -1,7 +1,7 @@
 """The files between the steps: a type for each JSON file in the directories of a run and of its trials.
 
 Writers, readers and the tests' stand-in for a lab all use these types. Units are in the names; a number that
-nobody measured is null. ``trial.json`` is ``dasklab.model.trial.RequestedTrial``.
+nobody measured is null. ``trial.json`` is ``dasklab.model.experiments.trial.RequestedTrial``.
 """
 
 from dasklab.model.files.campaign import Campaign

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from dasklab.model.document import Document
-from dasklab.model.trial import Setup
+from dasklab.model.experiments.trial import Setup
+from dasklab.model.forms.document import Document
 
 
 class Campaign(Document):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from dasklab.model.document import Document
 from dasklab.model.files.quantities import Amount, Count, Counters
 from dasklab.model.files.timings import Timings
-from dasklab.model.strict import Strict
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
 
 
 class Tier(Strict):

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from dasklab.model.document import Document
 from dasklab.model.files.quantities import Amount, Count
-from dasklab.model.impairments import AMOUNTS
-from dasklab.model.strict import Strict
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
+from dasklab.model.settings.impairments import AMOUNTS
 
 
 class Queue(Strict):
@@ -28,9 +28,9 @@ class Queue(Strict):
 class ConfiguredImpairment(Strict):
     """A queue or policer in a guest's kernel.
 
-    Its amounts are those of ``dasklab.model.impairments``; an amount that the file does not name is 0, so
-    that a file written before the registry had a row is still read. ``by`` is the kernel's mechanism: netem,
-    tbf or police.
+    Its amounts are those of ``dasklab.model.settings.impairments``; an amount that the file does not name is
+    0, so that a file written before the registry had a row is still read. ``by`` is the kernel's mechanism:
+    netem, tbf or police.
     """
 
     model_config = ConfigDict(extra="allow")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dasklab.model.document import Document
 from dasklab.model.files.quantities import Amount, Count, Counters
-from dasklab.model.strict import Strict
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
 
 
 class HostFacts(Strict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dasklab.model.document import Document
+from dasklab.model.forms.document import Document
 
 RECORD_FOLDER = "record"
 CAPTURE_RECORD_FOLDER = "capture-record"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dasklab.model.document import Document
 from dasklab.model.files.faults import ObservedFault
 from dasklab.model.files.quantities import Amount, Count
-from dasklab.model.strict import Strict
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
 
 
 class SimulatedRun(Strict):

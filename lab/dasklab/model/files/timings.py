@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 from pydantic import model_validator
 from typing_extensions import Self
 
-from dasklab.model.document import Document
 from dasklab.model.files.quantities import Amount, Count
-from dasklab.model.strict import Strict
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
 
 
 class Pause(Strict):

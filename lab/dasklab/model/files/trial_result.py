@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from dasklab.model.document import Document
 from dasklab.model.files.quantities import Amount
 from dasklab.model.files.timings import Pause
+from dasklab.model.forms.document import Document
 
 Status = Literal["ok", "invalid", "unsupported", "failed"]
 AGAIN = "again: "  # among a failed trial's reasons, the command that repeats it begins so

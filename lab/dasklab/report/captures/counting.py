@@ -14,7 +14,7 @@ from typing import Any
 
 from daskwire.tables.study import NAMES, OTHERS
 
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
 from dasklab.report.captures import drawings
 from dasklab.report.captures.content import Content, TextTable, group
 from dasklab.results.decode import CUT_BYTES, JOINED_BYTES, Packets

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
 from dasklab.plotting import MORE, OURS, STUDY, STYLE
 from dasklab.report.figures import legend
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from daskwire.tables.exchange import Packet, flat, shortened
 
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
 from dasklab.report import figures
 from dasklab.report.captures import drawings
 from dasklab.report.captures.content import Content, TextTable, group

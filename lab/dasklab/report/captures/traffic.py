@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
 from dasklab.report import figures
 from dasklab.report.captures import drawings
 from dasklab.report.captures.content import Content, group

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.model.number_format import format_quantity
+from dasklab.model.forms.number_format import format_quantity
 from dasklab.report.timeline.plain import DATA, Texts, rectangles, short_name
 from dasklab.report.timeline.rectangles import Panel, Rectangles, Row, concatenate
 

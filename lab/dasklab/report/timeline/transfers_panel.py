@@ -9,7 +9,7 @@ import numpy as np
 from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.trace.lanes import lanes
-from dasklab.model.number_format import format_number, format_quantity
+from dasklab.model.forms.number_format import format_number, format_quantity
 from dasklab.report.timeline.plain import DATA, IDLE, Texts, direction, rectangles
 from dasklab.report.timeline.rectangles import Panel
 

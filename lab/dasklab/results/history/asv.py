@@ -19,8 +19,8 @@ import pandas as pd
 
 from dasklab import atomic
 from dasklab.errors import LabError
-from dasklab.model.metric import METRICS
-from dasklab.model.packages import version_key
+from dasklab.model.settings.metric import METRICS
+from dasklab.model.settings.packages import version_key
 from dasklab.results.history.history import typical_of
 
 ENVIRONMENT = "dasklab"

@@ -20,9 +20,9 @@ from pydantic import Field, computed_field
 
 from dasklab import atomic
 from dasklab.errors import LabError
-from dasklab.model.experiment import Experiment
-from dasklab.model.metric import METRICS
-from dasklab.model.packages import version_key
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.settings.metric import METRICS
+from dasklab.model.settings.packages import version_key
 from dasklab.results.run import Run, Trial
 from dasklab.results.statistics.identity import accelerator
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm

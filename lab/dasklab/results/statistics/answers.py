@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasklab.model.metric import METRICS
+from dasklab.model.settings.metric import METRICS
 from dasklab.results.statistics import scale
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit

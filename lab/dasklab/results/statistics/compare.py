@@ -16,8 +16,8 @@ import pandas as pd
 from pydantic import Field
 
 from dasklab.errors import LabError
-from dasklab.model.json_output import Number
-from dasklab.model.metric import METRICS
+from dasklab.model.forms.json_output import Number
+from dasklab.model.settings.metric import METRICS
 from dasklab.results.run import Run
 from dasklab.results.statistics.identity import identity
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm

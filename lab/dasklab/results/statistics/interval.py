@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dasklab.model.json_output import Number
-from dasklab.model.number_format import LARGER_UNIT, format_number
+from dasklab.model.forms.json_output import Number
+from dasklab.model.forms.number_format import LARGER_UNIT, format_number
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from dasklab.model.metric import METRICS
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
+from dasklab.model.settings.metric import METRICS
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.inference import ALPHA, quantile_of_one
 from dasklab.results.statistics.interval import format_interval

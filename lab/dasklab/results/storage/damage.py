@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dasklab.errors import LabError
-from dasklab.model.document import Document
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import (
     RECORD_DOCUMENT,
     Attempt,
@@ -29,7 +29,7 @@ from dasklab.model.files import (
     Simulation,
     Timings,
 )
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.forms.document import Document
 from dasklab.results.storage.documents import exists, file_of, need, read
 
 DOCUMENTS: tuple[type[Document], ...] = (

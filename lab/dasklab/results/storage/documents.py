@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from dasklab import atomic
 from dasklab.errors import LabError
-from dasklab.model.document import FORMAT, Document
-from dasklab.model.previous_format import PREVIOUS, translate
-from dasklab.model.strict import validate
+from dasklab.model.forms.document import FORMAT, Document
+from dasklab.model.forms.previous_format import PREVIOUS, translate
+from dasklab.model.forms.strict import validate
 
 D = TypeVar("D", bound=Document)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from dasklab.model.dask_settings import flatten
-from dasklab.model.experiment import merge
+from dasklab.model.experiments.experiment import merge
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Timings, WorkerProcess
-from dasklab.model.trial import RequestedTrial
-from dasklab.model.variants import Layout
+from dasklab.model.settings.dask_settings import flatten
+from dasklab.model.settings.variants import Layout
 
 DASK_PLACEMENT = "distributed.scheduler"  # the module in which Dask's own scheduler chooses a worker
 

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 
 from dasklab.errors import LabError
 from dasklab.model.files import CaptureReport, Completeness, Hosts, Timings
-from dasklab.model.number_format import format_number
+from dasklab.model.forms.number_format import format_number
 from dasklab.notices import warn
 from dasklab.results.recording import Recording
 from dasklab.results.run import Trial

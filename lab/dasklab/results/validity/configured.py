@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Configured, ConfiguredHost, ConfiguredImpairment
-from dasklab.model.impairments import IMPAIRMENTS, QUEUES, drops_at_once, queued, read_back, sides
-from dasklab.model.link import Link
-from dasklab.model.nic import DRIVERS, NicSettings, net_from_pve
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.settings.impairments import IMPAIRMENTS, QUEUES, drops_at_once, queued, read_back, sides
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.nic import DRIVERS, NicSettings, net_from_pve
 
 RELATIVE = 1e-3  # rounding by tc and the hypervisor may change an amount by this share ...
 ABSOLUTE = 1e-3  # ... or by this much of its unit

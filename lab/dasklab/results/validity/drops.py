@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dasklab.model.experiment import Tolerances
+from dasklab.model.experiments.experiment import Tolerances
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Configured, ConfiguredHost, Queue
-from dasklab.model.link import Link
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.settings.link import Link
 from dasklab.results.validity import binomial
 
 

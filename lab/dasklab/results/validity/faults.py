@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dasklab.model.faults import Fault
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import ObservedFault, ObservedFaults, Timings
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.settings.faults import Fault
 
 LATE_S = 1.0  # a fault may start, and end, later than requested: a service takes time to start
 KILLED_STATES = ("inactive", "failed")  # systemd's words for a killed service

@@ -13,10 +13,10 @@ from statistics import median
 
 import numpy as np
 
-from dasklab.model.experiment import Tolerances
+from dasklab.model.experiments.experiment import Tolerances
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Measured, Probe, Rtt, Throughput
-from dasklab.model.nic import BURST_MBIT
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.settings.nic import BURST_MBIT
 from dasklab.results.validity.binomial import is_unlikely
 from dasklab.results.validity.routes import added_delay_ms, cap_mbit, lost_share, one_way, round_trip
 

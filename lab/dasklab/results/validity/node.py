@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from dasklab.model.experiment import Tolerances
+from dasklab.model.experiments.experiment import Tolerances
 from dasklab.model.files import Hosts
 
 DISTURBED = "the node: "  # a reason that begins so may be gone when the trial is repeated

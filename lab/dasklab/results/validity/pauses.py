@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dasklab.model.experiment import Tolerances
+from dasklab.model.experiments.experiment import Tolerances
 from dasklab.model.files import Attempt, Pause, Timings
 
 # A stopped process neither computes nor waits for a CPU. Another one does so for almost all of a pause, but

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import HostFacts, Hosts, Measured
-from dasklab.model.trial import RequestedTrial
 from dasklab.results.validity.binomial import exceeds
 
 # Of five published runs, 61 trials have no setting that explains retransmissions. They retransmitted at

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from dasklab.model.impairments import sides
-from dasklab.model.link import Link
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.experiments.trial import RequestedTrial
+from dasklab.model.settings.impairments import sides
+from dasklab.model.settings.link import Link
 
 
 def added_delay_ms(trial: RequestedTrial, src: str, dst: str) -> float:

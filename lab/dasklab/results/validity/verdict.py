@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dasklab.errors import LabError
-from dasklab.model.document import Document
-from dasklab.model.experiment import Tolerances
+from dasklab.model.experiments.experiment import Tolerances
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import (
     Attempt,
     Configured,
@@ -18,7 +18,7 @@ from dasklab.model.files import (
     Status,
     Timings,
 )
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.forms.document import Document
 from dasklab.notices import warn
 from dasklab.results.run import Run, Trial
 from dasklab.results.validity import (

@@ -19,7 +19,7 @@ from distributed import Scheduler, Worker
 from distributed.utils import wait_for
 from distributed.worker_state_machine import TaskState
 
-from dasklab.model.dask_settings import flatten
+from dasklab.model.settings.dask_settings import flatten
 from dasklab.sim.kernel import Kernel, VirtualLoop
 
 QUIET = {  # no threads, no web pages, and nothing that observes the real process

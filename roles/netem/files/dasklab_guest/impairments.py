@@ -1,1 +1,1 @@
-../../../../lab/dasklab/model/impairments.py
+../../../../lab/dasklab/model/settings/impairments.py

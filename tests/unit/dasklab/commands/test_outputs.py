@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
-from dasklab.model.json_output import to_json
+from dasklab.model.forms.json_output import to_json
 from dasklab.paths import SHARE as ROOT
 from dasklab.results.statistics.interval import Interval
 

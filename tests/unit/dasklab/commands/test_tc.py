@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from dasklab.cli import main
 from dasklab.console.quantity import TIMES, WORDS, Quantity, amount_of
-from dasklab.model.impairments import IMPAIRMENTS, UNITS, Impairment, Unit
+from dasklab.model.settings.impairments import IMPAIRMENTS, UNITS, Impairment, Unit
 
 from tests.unit.dasklab.commands.fake_ssh import FakeSsh, host
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.model import experiment
+from dasklab.model.experiments import experiment
 
 from tests.unit.dasklab.commands.fake_ssh import INVENTORY
 

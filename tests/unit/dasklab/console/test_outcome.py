@@ -16,7 +16,7 @@ from dasklab.console.trials import progress
 from dasklab.console.trials.exit_status import MEANINGS
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
 
 from tests.unit.dasklab.conftest import FakeLab, Json
 

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.console.trials.progress import execute
-from dasklab.model import experiment
-from dasklab.model.cells import cell_names
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.cells import cell_names
 from dasklab.results import load
 from dasklab.running import driver
 

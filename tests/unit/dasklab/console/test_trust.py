@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from dasklab import paths
 from dasklab.cli import main
 from dasklab.errors import LabError
-from dasklab.model import trusted_source
-from dasklab.model.experiment import Experiment
-from dasklab.model.settings import Workload
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.settings import trusted_source
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.predict import farm
 from dasklab.results import pack
 from dasklab.running import driver

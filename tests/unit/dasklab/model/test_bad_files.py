@@ -8,12 +8,13 @@ from typing import get_args
 import pytest
 import yaml
 from dasklab.errors import LabError
-from dasklab.model import experiment, workloads
-from dasklab.model.experiment import Experiment
-from dasklab.model.faults import Fault
-from dasklab.model.link import Link
-from dasklab.model.metric import METRICS
-from dasklab.model.nic import NicModel
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.settings import workloads
+from dasklab.model.settings.faults import Fault
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.metric import METRICS
+from dasklab.model.settings.nic import NicModel
 from dasklab.spark import settings
 
 CASES = yaml.safe_load(Path(__file__).with_name("bad_files.yml").read_text())

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from dasklab.model import experiment
-from dasklab.model.cells import cell_names
-from dasklab.model.workloads import parameters
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.cells import cell_names
+from dasklab.model.settings.workloads import parameters
 
 ROOT = Path(__file__).parents[4]
 README = (experiment.EXPERIMENTS / "README.md").read_text()

@@ -5,17 +5,24 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from dasklab.model import impairments
-from dasklab.model.dask_settings import defaults
-from dasklab.model.experiment import Experiment
-from dasklab.model.impairments import AMOUNTS, IMPAIRMENTS, UNITS, Impairment
-from dasklab.model.link import Link
-from dasklab.model.metric import METRICS
-from dasklab.model.nic import DEFAULT_MODEL, DRIVERS, MODELS, NicModel
-from dasklab.model.number_format import format_count, format_number
-from dasklab.model.settings import Settings, SharedSettings
-from dasklab.model.simulated import CHECKED, MODELLED, MODELLED_DASK, NO_EFFECT, unmodelled, unmodelled_link
-from dasklab.model.variants import ResolvedScheduler
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.forms.number_format import format_count, format_number
+from dasklab.model.settings import impairments
+from dasklab.model.settings.dask_settings import defaults
+from dasklab.model.settings.impairments import AMOUNTS, IMPAIRMENTS, UNITS, Impairment
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.metric import METRICS
+from dasklab.model.settings.nic import DEFAULT_MODEL, DRIVERS, MODELS, NicModel
+from dasklab.model.settings.simulated import (
+    CHECKED,
+    MODELLED,
+    MODELLED_DASK,
+    NO_EFFECT,
+    unmodelled,
+    unmodelled_link,
+)
+from dasklab.model.settings.trial_settings import Settings, SharedSettings
+from dasklab.model.settings.variants import ResolvedScheduler
 from pydantic import ValidationError
 
 EXAMPLES = {"ms": 20.0, "pct": 5.0, "mbit": 100.0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.predict.calibration import Calibration, TaskSamples
 from dasklab.sim.costs import Costs
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from dasklab.commands import sensitivity as command
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome, SimulatedRun, Timings
-from dasklab.model.trial import RequestedTrial
 from dasklab.predict import farm, pictures, sensitivity
 from dasklab.predict.validation import Validated
 from dasklab.results.run import Run

@@ -12,10 +12,10 @@ from dasklab import records, report
 from dasklab.cli import main
 from dasklab.console.trials.simulated import Calibrated, go_on
 from dasklab.errors import LabError
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome, Result, SimulatedRun, Simulation
-from dasklab.model.settings import Workload
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dasklab import records
 from dasklab.errors import LabError
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.files import Result
 from dasklab.predict.sources import baseline, sources
 from dasklab.results.run import Run, Trial

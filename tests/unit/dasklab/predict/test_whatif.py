@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.errors import LabError
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.predict import prediction
 from dasklab.predict.whatif import parse, scenario
 from dasklab.results.storage import documents

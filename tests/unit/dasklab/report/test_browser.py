@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from dasklab import report
 from dasklab.breakdown.model.causes import PARTS
-from dasklab.model import experiment
+from dasklab.model.experiments import experiment
 from dasklab.results.run import Run
 from dasklab.running import driver
 

@@ -11,8 +11,8 @@ import pytest
 from dasklab import report
 from dasklab.breakdown.model.causes import PARTS
 from dasklab.breakdown.show import explain
-from dasklab.model import experiment
-from dasklab.model.number_format import UNKNOWN
+from dasklab.model.experiments import experiment
+from dasklab.model.forms.number_format import UNKNOWN
 from dasklab.report.first_screen import bars, certainty, invalid_sentence
 from dasklab.report.levels import cell_label, level_words
 from dasklab.report.notes import InvalidTrials

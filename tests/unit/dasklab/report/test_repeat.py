@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.commands import reproduce
-from dasklab.model import experiment
-from dasklab.model.simulated import SimulatedSetup
+from dasklab.model.experiments import experiment
+from dasklab.model.settings.simulated import SimulatedSetup
 from dasklab.report.repeat import repeat_words
 from dasklab.results.run import Run
 from dasklab.running import driver

@@ -15,8 +15,8 @@ import daskwire
 import numpy as np
 import pytest
 from dasklab import report
-from dasklab.model import experiment
-from dasklab.model.number_format import format_number
+from dasklab.model.experiments import experiment
+from dasklab.model.forms.number_format import format_number
 from dasklab.report import captures, figures, levels, page, section, sentences
 from dasklab.report.captures import counting
 from dasklab.report.captures.content import Content

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from dasklab import report
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
 from dasklab.results.run import Run
 from dasklab.running import driver
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
-from dasklab.model import experiment
+from dasklab.model.experiments import experiment
 from dasklab.model.files import Configured, Hosts
-from dasklab.model.metric import METRICS
+from dasklab.model.settings.metric import METRICS
 from dasklab.results import load
 from dasklab.results.run import Trial
 from dasklab.results.samples import samples

@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dasklab.model.experiment import Experiment, Tolerances
+from dasklab.model.experiments.experiment import Experiment, Tolerances
+from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.files import Configured, Measured
-from dasklab.model.trial import RequestedTrial, Setup
 from dasklab.results.validity import measured, verdict
 from dasklab.running.trials import plan
 

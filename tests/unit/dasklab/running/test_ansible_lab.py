@@ -15,9 +15,9 @@ from dasklab.console.lab import target
 from dasklab.errors import LabError
 from dasklab.machines.endpoint import proxmox
 from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Failed
-from dasklab.model.trial import RequestedTrial
 from dasklab.results.storage import documents
 from dasklab.running import ansible_lab, playbook
 from dasklab.running.ansible_lab import AnsibleLab

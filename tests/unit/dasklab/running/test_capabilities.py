@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from dasklab.errors import LabError
 from dasklab.machines.local_host import HostCheck
-from dasklab.model import experiment
-from dasklab.model.impairments import KERNEL_FEATURES
-from dasklab.model.link import Link
-from dasklab.model.trial import Setup
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.trial import Setup
+from dasklab.model.settings.impairments import KERNEL_FEATURES
+from dasklab.model.settings.link import Link
 from dasklab.running.capabilities import require_supported, supported_experiments, with_kernel
 from dasklab.running.trials import plan
 

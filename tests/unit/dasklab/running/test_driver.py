@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.model import cells, experiment
-from dasklab.model.hosts import expand_aliases
-from dasklab.model.link import Link
-from dasklab.model.nic import NicSettings
-from dasklab.model.trial import RequestedTrial, Setup
+from dasklab.model.experiments import cells, experiment
+from dasklab.model.experiments.trial import RequestedTrial, Setup
+from dasklab.model.settings.hosts import expand_aliases
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.nic import NicSettings
 from dasklab.results.run import Run
 from dasklab.results.validity import verdict
 from dasklab.running import driver

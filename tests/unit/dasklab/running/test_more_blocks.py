@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.console.trials import progress
 from dasklab.errors import LabError
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
 from dasklab.results import load
 from dasklab.results.run import Run
 from dasklab.results.validity import verdict

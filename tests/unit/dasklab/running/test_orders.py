@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from dasklab.model import experiment
-from dasklab.model.order import LabHost, Phase, TrialOrders
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.order import LabHost, Phase, TrialOrders
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.running.orders import orders, venv_folder
 from dasklab.running.trials import plan
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.model.impairments import IMPAIRMENTS, Impairment
-from dasklab.model.link import Link
-from dasklab.model.simulated import MODELLED_FAULTS, MODELLED_LINK
+from dasklab.model.settings.impairments import IMPAIRMENTS, Impairment
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.simulated import MODELLED_FAULTS, MODELLED_LINK
 from dasklab.sim import build
 from dasklab.sim.faults import STATES
 from dasklab.sim.kernel import Kernel

@@ -15,11 +15,11 @@ from dasklab.console.lab import target
 from dasklab.console.trials import progress
 from dasklab.console.trials.simulated import Calibrated
 from dasklab.errors import LabError
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import ObservedFault, ObservedFaults, Outcome, Result, SimulatedRun, Timings
-from dasklab.model.json_output import json_schema
-from dasklab.model.settings import Workload
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.forms.json_output import json_schema
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[4]
 SCRIPT = """
 import sys
 import dasklab.cli
-from dasklab.model import experiment
+from dasklab.model.experiments import experiment
 from dasklab.running.trials import plan
 from dasklab.running.orders import orders
 from tests.unit.dasklab.conftest import SETUP

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from dasklab.model import experiment
-from dasklab.model.workloads import parameters
+from dasklab.model.experiments import experiment
+from dasklab.model.settings.workloads import parameters
 from dasklab.paths import WORKLOADS
 from dasklab.running.trials import plan
 from dasklab.spark import settings

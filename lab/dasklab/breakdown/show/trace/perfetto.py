@@ -32,7 +32,7 @@ from dasklab.breakdown.show.trace.arrows import arrows
 from dasklab.breakdown.show.trace.lanes import lanes
 from dasklab.breakdown.show.trace.occupied import is_running, occupied
 from dasklab.breakdown.show.trace.perfetto_writer import NO_ARGUMENTS, Arguments, TraceWriter
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.results.recording import Recording
 from dasklab.terminal import counted
 

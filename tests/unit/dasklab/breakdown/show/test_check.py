@@ -18,7 +18,7 @@ from dasklab.breakdown.show.check import Comparison, Verdict, change_pct, verdic
 from dasklab.breakdown.show.explain import Explained
 from dasklab.cli import main
 from dasklab.errors import LabError
-from dasklab.model.json_output import to_json
+from dasklab.model.forms.json_output import to_json
 from dasklab.records.document import Record
 from dasklab.results.run import Trial
 from dasklab.results.statistics.interval import Interval

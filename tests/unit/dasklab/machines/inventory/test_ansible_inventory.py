@@ -10,8 +10,8 @@ from dasklab.machines.endpoint.observed import Observed, ObservedBridge, Observe
 from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.machines.inventory.topology import Guest, check_unique
 from dasklab.machines.plan.lab_plan import plan
-from dasklab.model import experiment
-from dasklab.model.strict import validate
+from dasklab.model.experiments import experiment
+from dasklab.model.forms.strict import validate
 from dasklab.running import trials
 from dasklab.running.setup import setup_of
 

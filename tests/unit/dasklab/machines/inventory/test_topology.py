@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from dasklab.errors import LabError
 from dasklab.machines.inventory.topology import Guest, Lab, check_unique
-from dasklab.model.nic import DRIVERS, NicOverride
-from dasklab.model.strict import validate
+from dasklab.model.forms.strict import validate
+from dasklab.model.settings.nic import DRIVERS, NicOverride
 
 from tests.unit.dasklab.samples import LAB, vm
 

@@ -9,7 +9,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.machines.inventory.variables import open_lab, prefixes, unknown, valid_names
-from dasklab.model.nic import MODELS
+from dasklab.model.settings.nic import MODELS
 
 from tests.unit.dasklab.test_cli import run
 

@@ -11,7 +11,7 @@ from dasklab.machines.endpoint.lab_note import LabNote, with_note
 from dasklab.machines.endpoint.observed import Observed
 from dasklab.machines.inventory.topology import Lab
 from dasklab.machines.plan.lab_plan import plan, plan_removal
-from dasklab.model.nic import NicOverride
+from dasklab.model.settings.nic import NicOverride
 
 from tests.unit.dasklab.machines.plan.test_lab_plan import CLEAN, calls, converge, holding
 from tests.unit.dasklab.samples import LAB, vm

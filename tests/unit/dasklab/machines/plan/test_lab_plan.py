@@ -15,7 +15,7 @@ from dasklab.machines.inventory.topology import Guest, Lab
 from dasklab.machines.plan import lab_plan
 from dasklab.machines.plan.lab_plan import plan, plan_removal
 from dasklab.machines.plan.provision import starting
-from dasklab.model.nic import NicOverride
+from dasklab.model.settings.nic import NicOverride
 
 from tests.unit.dasklab.samples import LAB, vm
 

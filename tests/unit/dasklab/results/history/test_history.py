@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.errors import LabError
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
 from dasklab.results.history import asv, history
 from dasklab.results.run import Run
 from dasklab.running import driver

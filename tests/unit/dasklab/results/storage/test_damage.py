@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 from dasklab import notices
 from dasklab.cli import main
 from dasklab.errors import LabError
-from dasklab.model.document import Document
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Attempt, Campaign, CaptureReport, Configured, Hosts, Measured, Timings
 from dasklab.model.files import Result as TrialResult
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.forms.document import Document
 from dasklab.results import load
 from dasklab.results.storage import damage as damages
 from dasklab.results.storage import documents

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.model import previous_format
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import (
     Attempt,
     Campaign,
@@ -20,8 +20,8 @@ from dasklab.model.files import (
     Result,
     Timings,
 )
-from dasklab.model.previous_format import translate
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.forms import previous_format
+from dasklab.model.forms.previous_format import translate
 from dasklab.results import load
 from dasklab.results.run import Run
 from dasklab.results.storage import documents

@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.model import experiment
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import ObservedCluster, Timings
-from dasklab.model.trial import RequestedTrial
-from dasklab.model.variants import SCHEDULER_VARIANTS, SchedulerVariant
+from dasklab.model.settings.variants import SCHEDULER_VARIANTS, SchedulerVariant
 from dasklab.results.validity.cluster import differences
 from dasklab.spark.settings import VERSION as SPARK
 

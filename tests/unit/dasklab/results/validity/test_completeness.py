@@ -12,7 +12,7 @@ import pytest
 from dasklab import report as page
 from dasklab.console.trials import baseline_run
 from dasklab.console.trials.progress import execute
-from dasklab.model import experiment
+from dasklab.model.experiments import experiment
 from dasklab.model.files import CaptureReport, Completeness
 from dasklab.results.decode import CaptureSummary
 from dasklab.results.recording import Recording

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dasklab.model.files import Configured
-from dasklab.model.impairments import IMPAIRMENTS, Impairment
+from dasklab.model.settings.impairments import IMPAIRMENTS, Impairment
 from dasklab.results.validity.configured import differences
 
 from tests.unit.dasklab.conftest import SETUP, Json, bucket, queue

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.files import Result
-from dasklab.model.settings import Workload
-from dasklab.model.simulated import SimulatedSetup
+from dasklab.model.settings.simulated import SimulatedSetup
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.results.storage import documents
 from dasklab.running import driver, trials
 

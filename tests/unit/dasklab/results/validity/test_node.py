@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasklab.model.experiment import Tolerances
+from dasklab.model.experiments.experiment import Tolerances
 from dasklab.model.files import Hosts
 from dasklab.results.validity import node
 

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.files import Pause
 from dasklab.results.run import Run
 from dasklab.results.validity import verdict

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from dasklab.model.strict import Strict
+from dasklab.model.forms.strict import Strict
 
 MOST_S = 86_400
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from dasklab.errors import LabError, did_you_mean
-from dasklab.model.strict import Strict
+from dasklab.model.forms.strict import Strict
 
 S = TypeVar("S", bound=Strict)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.model import experiment, workloads
-from dasklab.model.settings import Workload
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.trial import RequestedTrial
+from dasklab.model.settings import workloads
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.results.run import Run
 from dasklab.results.statistics import identity
 from dasklab.results.storage import documents

@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import AfterValidator, WithJsonSchema
 
 from dasklab.errors import did_you_mean
-from dasklab.model.engines import Engine
+from dasklab.model.settings.engines import Engine
 from dasklab.paths import ROLES
 
 PINS = ROLES / "dask" / "files" / "requirements.txt"

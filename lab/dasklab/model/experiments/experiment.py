@@ -15,14 +15,14 @@ from typing import Any
 from pydantic import Field, ValidationError, model_validator
 
 from dasklab.errors import LabError, did_you_mean
-from dasklab.model import faults, workloads
-from dasklab.model.columns import COLUMNS
-from dasklab.model.hosts import expand_aliases, host_names
-from dasklab.model.metric import MetricName
-from dasklab.model.settings import Scalar, Settings, Workload
-from dasklab.model.strict import Strict, first_mistake
-from dasklab.model.workloads import Source
-from dasklab.model.yaml_file import read_mapping
+from dasklab.model.forms.columns import COLUMNS
+from dasklab.model.forms.strict import Strict, first_mistake
+from dasklab.model.forms.yaml_file import read_mapping
+from dasklab.model.settings import faults, workloads
+from dasklab.model.settings.hosts import expand_aliases, host_names
+from dasklab.model.settings.metric import MetricName
+from dasklab.model.settings.trial_settings import Scalar, Settings, Workload
+from dasklab.model.settings.workloads import Source
 from dasklab.paths import EXPERIMENTS
 
 

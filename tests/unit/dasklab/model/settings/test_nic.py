@@ -6,8 +6,15 @@ from ipaddress import IPv4Interface
 from typing import get_args
 
 import pytest
-from dasklab.model import nic
-from dasklab.model.nic import Nic, NicOverride, container_net_to_pve, net_from_pve, net_to_pve, rate_to_pve
+from dasklab.model.settings import nic
+from dasklab.model.settings.nic import (
+    Nic,
+    NicOverride,
+    container_net_to_pve,
+    net_from_pve,
+    net_to_pve,
+    rate_to_pve,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from dasklab.model import workloads
+from dasklab.model.settings import workloads
 
 Engine = Literal["dask", "spark"]
 DASK_ONLY = (

@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from dasklab.model import dask_settings, engines
-from dasklab.model.engines import Engine, SparkSettings
-from dasklab.model.faults import Fault
-from dasklab.model.link import Link
-from dasklab.model.nic import GuestOverride, NicOverride
-from dasklab.model.packages import Packages
-from dasklab.model.strict import Strict
-from dasklab.model.variants import LayoutText, Scheduler, Worker
-from dasklab.model.workloads import Source
+from dasklab.model.forms.strict import Strict
+from dasklab.model.settings import dask_settings, engines
+from dasklab.model.settings.engines import Engine, SparkSettings
+from dasklab.model.settings.faults import Fault
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.nic import GuestOverride, NicOverride
+from dasklab.model.settings.packages import Packages
+from dasklab.model.settings.variants import LayoutText, Scheduler, Worker
+from dasklab.model.settings.workloads import Source
 
 Scalar = bool | int | float | str
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from dasklab.model.strict import Strict
+from dasklab.model.forms.strict import Strict
 
 FORMAT: Literal[3] = 3  # the key "schema" of each file; ``previous_format`` reads the one before
 

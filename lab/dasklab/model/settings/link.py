@@ -1,4 +1,4 @@
-"""The impairments of a host's lab link; their amounts are those of ``dasklab.model.impairments``."""
+"""The impairments of a host's lab link; their amounts are those of ``dasklab.model.settings.impairments``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from dasklab.model.impairments import AMOUNTS, IMPAIRMENTS, find_mistake
-from dasklab.model.strict import Strict
+from dasklab.model.forms.strict import Strict
+from dasklab.model.settings.impairments import AMOUNTS, IMPAIRMENTS, find_mistake
 
 ROWS = {impairment.key: impairment for impairment in IMPAIRMENTS}
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from dasklab.model import packages
-from dasklab.model.document import Document
-from dasklab.model.impairments import KERNEL_FEATURES, kernel_features
-from dasklab.model.link import Link
-from dasklab.model.nic import MODELS, GuestKind, NicOverride, NicSettings
-from dasklab.model.settings import Scalar, Settings, SharedSettings
-from dasklab.model.simulated import SimulatedSetup
-from dasklab.model.strict import Strict
-from dasklab.model.variants import ResolvedScheduler
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
+from dasklab.model.settings import packages
+from dasklab.model.settings.impairments import KERNEL_FEATURES, kernel_features
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.nic import MODELS, GuestKind, NicOverride, NicSettings
+from dasklab.model.settings.simulated import SimulatedSetup
+from dasklab.model.settings.trial_settings import Scalar, Settings, SharedSettings
+from dasklab.model.settings.variants import ResolvedScheduler
 
 
 class Setup(Strict):

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from dasklab.model.dask_settings import defaults, flatten
-from dasklab.model.impairments import IMPAIRMENTS
-from dasklab.model.link import Link
-from dasklab.model.packages import unpinned
-from dasklab.model.settings import Settings, SharedSettings, Workload
-from dasklab.model.strict import Strict
-from dasklab.model.variants import Layout, ResolvedScheduler
+from dasklab.model.forms.strict import Strict
+from dasklab.model.settings.dask_settings import defaults, flatten
+from dasklab.model.settings.impairments import IMPAIRMENTS
+from dasklab.model.settings.link import Link
+from dasklab.model.settings.packages import unpinned
+from dasklab.model.settings.trial_settings import Settings, SharedSettings, Workload
+from dasklab.model.settings.variants import Layout, ResolvedScheduler
 
 MANY = 100  # with more workers than this, workers are state machines without connections
 VARIANTS = (None, "dask", "no-queuing", "no-stealing")  # the scheduler variants that differ in settings only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dasklab.model.json_output import to_json
+from dasklab.model.forms.json_output import to_json
 
 
 def test_json_is_ascii_and_keeps_every_character() -> None:

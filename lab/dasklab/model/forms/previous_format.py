@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dasklab.model.document import FORMAT
+from dasklab.model.forms.document import FORMAT
 
 PREVIOUS = 2
 

@@ -15,8 +15,8 @@ from daskwire.printable import plain
 
 from dasklab import paths
 from dasklab.errors import LabError
-from dasklab.model.settings import Workload
-from dasklab.model.workloads import built_in
+from dasklab.model.settings.trial_settings import Workload
+from dasklab.model.settings.workloads import built_in
 
 HEAD_LINES = 6
 MAX_LINE_CHARACTERS = 100

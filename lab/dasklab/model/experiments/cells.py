@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from dasklab.model.experiment import Experiment
-from dasklab.model.settings import Scalar
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.settings.trial_settings import Scalar
 
 Cell = tuple[Scalar, ...]  # a level of each factor, in the order of the factors
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 from typing_extensions import Self
 
-from dasklab.model.strict import Strict
+from dasklab.model.forms.strict import Strict
 
 # To add a model, add it to the next three; the endpoint must offer the device.
 NicModel = Literal["virtio", "e1000", "rtl8139", "veth"]

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.model import experiment, packages
-from dasklab.model.experiment import Experiment
+from dasklab.model.experiments import experiment
+from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Timings
-from dasklab.model.trial import RequestedTrial
+from dasklab.model.settings import packages
 from dasklab.results.validity.cluster import differences
 from dasklab.running.trials import plan
 

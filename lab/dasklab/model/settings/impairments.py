@@ -3,7 +3,7 @@
 ``IMPAIRMENTS`` has one row per impairment. Experiments take the keys, the guest's command translates them
 into tc's words and back, the verdict compares their amounts, and the simulation accepts those that it models;
 all iterate over the registry in its order. To add an impairment, add a row here and a field to
-``dasklab.model.link.Link``.
+``dasklab.model.settings.link.Link``.
 
 Standard library only, and few imports: the guests run this file too (role ``netem``), and each import costs
 an emulated guest tens of milliseconds.

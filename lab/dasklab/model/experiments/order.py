@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from dasklab.model.document import Document
-from dasklab.model.nic import GuestKind, NicSettings
-from dasklab.model.strict import Strict
+from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import Strict
+from dasklab.model.settings.nic import GuestKind, NicSettings
 
 VERSION: Literal[1] = 1  # of the form of an order; the guest program refuses another one
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dasklab.model.failure_text import common_text
+from dasklab.model.forms.failure_text import common_text
 
 
 @pytest.mark.parametrize(

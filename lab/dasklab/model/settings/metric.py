@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from dasklab.model.number_format import format_count, format_number, format_quantity
+from dasklab.model.forms.number_format import format_count, format_number, format_quantity
 
 
 @dataclass(frozen=True)

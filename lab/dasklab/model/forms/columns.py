@@ -18,7 +18,7 @@ COLUMNS = {
     "simulated": "whether the sample was simulated, not measured",
     "prediction_error": "of a simulated sample: the prediction error of the validation; intervals include it",
     "status": "ok, invalid (not as requested), unsupported, failed",
-    "metric": "name of the metric, a key of `dasklab.model.metric.METRICS`",
+    "metric": "name of the metric, a key of `dasklab.model.settings.metric.METRICS`",
     "value": "the sample, in the metric's unit",
     "sample": "number of the sample within its trial and metric",
     "warmup": "whether it is a warm-up, which leaves the statistics",

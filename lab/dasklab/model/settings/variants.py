@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from dasklab.model.strict import Strict
+from dasklab.model.forms.strict import Strict
 
 LAYOUT = "[1-9][0-9]{0,2}x[1-9][0-9]{0,2}"
 

@@ -1,0 +1,1 @@
+"""Experiments, their cells, and the trials that they request."""

@@ -1,0 +1,1 @@
+"""The form of files: strict models, YAML, versions of formats, JSON, numbers."""
