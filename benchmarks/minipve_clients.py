@@ -43,7 +43,7 @@ from benchmarks import minipve_molecule  # noqa: E402
 from benchmarks.minipve_curl import finish, request  # noqa: E402
 from benchmarks.minipve_modules import MODULES, TEMPLATE, Step  # noqa: E402
 from benchmarks.minipve_programs import NODE_PROGRAM, PROGRAMS, Program  # noqa: E402
-from tests.contract import tiny  # noqa: E402
+from tests.contract.lab import tiny  # noqa: E402
 
 TIMEOUT_S = 300
 REFUSAL = re.compile(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import minipve_clients
-from tests.contract import tiny
+from tests.contract.lab import tiny
 from tests.waiting import PATIENCE_S
 
 PROGRAM = Path(minipve_clients.__file__)

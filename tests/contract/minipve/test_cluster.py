@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract import tiny
 from tests.contract.conftest import POOL, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
+from tests.contract.lab import tiny
 from tests.contract.minipve.test_containers import create, ct, groups, inside, upload
 from tests.waiting import PATIENCE_S
 

@@ -20,8 +20,8 @@ from minipve.base.paths import Paths
 from minipve.guests.lxc import chroot, rootfs
 from minipve.image import golden
 
-from tests.contract import tiny
 from tests.contract.endpoint import Endpoint, refused
+from tests.contract.lab import tiny
 from tests.waiting import PATIENCE_S, until
 
 ROOT = Path("/sys/fs/cgroup")

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract import tiny
 from tests.contract.conftest import minipve, serve
 from tests.contract.endpoint import Endpoint, refused
+from tests.contract.lab import tiny
 from tests.contract.minipve.test_containers import (
     NET,
     create,

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract import tiny
 from tests.contract.endpoint import Endpoint
+from tests.contract.lab import tiny
 from tests.contract.recorded import Recorder, check
 from tests.waiting import PATIENCE_S
 

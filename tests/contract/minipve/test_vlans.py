@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract import tiny
 from tests.contract.endpoint import Endpoint, refused
+from tests.contract.lab import tiny
 
 SUPPORTED = not subprocess.run(
     ["unshare", "--net", "ip", "link", "add", "b", "type", "bridge", "vlan_filtering", "1"],

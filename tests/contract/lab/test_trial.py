@@ -18,7 +18,7 @@ from dasklab.results.storage import documents
 from dasklab.running import collect
 from dasklab.running.trials import plan
 
-from tests.contract.dry_lab import HOSTS, SAMPLE, DryLab
+from tests.contract.lab.dry_lab import HOSTS, SAMPLE, DryLab
 from tests.unit.dasklab.conftest import SETUP
 
 EXPERIMENT = {

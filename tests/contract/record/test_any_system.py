@@ -16,7 +16,7 @@ from tests.unit.daskwire.build import DATA, GOLDEN
 
 LAB_ONLY = ("dasklab.machines", "dasklab.running", "dasklab.__main__")
 IMPORT_ALL = f"""
-import tests.contract.any_system
+import tests.contract.record.any_system
 import importlib, pkgutil, dasklab, daskwire
 for package in (dasklab, daskwire):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
@@ -27,7 +27,7 @@ from dasklab.cli import main
 main(["--help"])
 """
 SPIN = """
-import tests.contract.any_system
+import tests.contract.record.any_system
 import sys, time
 import dasklab
 from distributed import Client, LocalCluster
@@ -41,15 +41,15 @@ for folder in sys.argv[1:]:
     with LocalCluster(**options) as cluster, Client(cluster) as client, dasklab.record(client, folder):
         client.gather(client.map(sleep, range(8), pure=False))
 """
-COMMAND = "import tests.contract.any_system, sys; from dasklab.cli import main; main()"
-DECODE = "import tests.contract.any_system, sys; from daskwire.__main__ import main; main()"
+COMMAND = "import tests.contract.record.any_system, sys; from dasklab.cli import main; main()"
+DECODE = "import tests.contract.record.any_system, sys; from daskwire.__main__ import main; main()"
 
 
 def run(program: str, *arguments: str, **environment: str) -> str:
     command = [sys.executable, "-c", program, *arguments]
     finished = subprocess.run(
         command,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         env=os.environ | environment,
         capture_output=True,
         encoding=environment.get("PYTHONIOENCODING", "utf-8"),
@@ -82,7 +82,7 @@ def test_a_capture_is_decoded() -> None:
 
 @pytest.mark.parametrize(("encoding", "columns"), [("ascii", "40"), ("cp1252", "80")])
 def test_any_console_shows_an_explanation(encoding: str, columns: str, tmp_path: Path) -> None:
-    record = Path(__file__).parents[1] / "data" / "records" / "no_graph_before"
+    record = Path(__file__).parents[2] / "data" / "records" / "no_graph_before"
     copy = str(shutil.copytree(record, tmp_path / "record"))
     explained = run(COMMAND, "explain", copy, PYTHONIOENCODING=encoding, COLUMNS=columns)
     assert "A run took 9.06 s" in " ".join(explained.split())

@@ -8,7 +8,7 @@ import nbclient
 import nbformat
 import pytest
 
-NOTEBOOK = Path(__file__).parents[2] / "docs" / "tutorials" / "record.ipynb"
+NOTEBOOK = Path(__file__).parents[3] / "docs" / "tutorials" / "record.ipynb"
 PATIENCE_S = 300
 
 

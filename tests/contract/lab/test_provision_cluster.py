@@ -19,7 +19,7 @@ from dasklab.machines.plan.provision import ProvisionResult, Request, provision
 
 from tests.contract.conftest import POOL, minipve
 from tests.contract.endpoint import Endpoint
-from tests.contract.test_provision import FIRST, ClientKilledError, InterruptedPve, _client
+from tests.contract.lab.test_provision import FIRST, ClientKilledError, InterruptedPve, _client
 
 NODES = ("pve", "pve2")
 VNET_CALLS = ("POST /cluster/sdn/zones", "POST /cluster/sdn/vnets", "PUT /cluster/sdn")

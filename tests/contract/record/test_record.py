@@ -30,7 +30,7 @@ from distributed import Client, LocalCluster, Worker
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S
 
-ROOT = Path(__file__).parents[2]  # from where a worker imports this module
+ROOT = Path(__file__).parents[3]  # from where a worker imports this module
 LOCAL = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
 STAGES = [
     "decided_s",

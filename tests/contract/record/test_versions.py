@@ -20,7 +20,7 @@ from dasklab.model.settings.packages import OLDEST
 from dasklab.results.run import Trial, open_trial
 from jinja2 import Environment, StrictUndefined
 
-from tests.contract.test_variants import DASK, PATIENCE_S, Host
+from tests.contract.lab.test_variants import DASK, PATIENCE_S, Host
 
 BOTH = {"dask": OLDEST, "distributed": OLDEST}
 WORK: dict[str, dict[str, Any]] = {

@@ -27,7 +27,7 @@ from distributed import Client
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
-ROOT = Path(__file__).parents[2]  # from where a worker imports this module
+ROOT = Path(__file__).parents[3]  # from where a worker imports this module
 SLURM = ("slurmctld", "slurmd", "sbatch", "munged")
 COMPLETE = ["decided_s", "sent_s", "arrived_s", "ready_s", "executing_s", "start_s", "stop_s", "handled_s"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from dasklab.paths import SHARE as ROOT
 
-CALLS = Path(__file__).parents[1] / "data" / "up_calls"
+CALLS = Path(__file__).parents[2] / "data" / "up_calls"
 
 
 def planned(output: str) -> list[str]:

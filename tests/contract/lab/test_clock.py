@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.contract.dry_lab import HOSTS, DryLab, executable
+from tests.contract.lab.dry_lab import HOSTS, DryLab, executable
 
 TOLERANCE_S = 5  # the default of the role
 PROGRAM = """#!{python}

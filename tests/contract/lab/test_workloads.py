@@ -17,7 +17,7 @@ from dasklab.model.files import Timings
 from dasklab.records.session import Session
 from distributed import Client, LocalCluster
 
-WORKLOADS = Path(__file__).parents[2] / "lab" / "dasklab" / "workloads"
+WORKLOADS = Path(__file__).parents[3] / "lab" / "dasklab" / "workloads"
 SMALL = {
     "idle": {"seconds": 0.01},
     "array_study": {"size": 200, "chunk": 100},

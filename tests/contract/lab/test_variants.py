@@ -18,7 +18,7 @@ from jinja2 import Environment, StrictUndefined
 
 from tests.ports import free_port
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DASK = ROOT / "roles" / "dask"
 PATIENCE_S = 60
 

@@ -32,7 +32,7 @@ from tests.perfetto_trace import Trace
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WORKERS = ("worker-1", "worker-2")
 SIZE = {"size": 600, "chunk": 100}
 ENVIRONMENT = {**os.environ, "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "True"}
