@@ -58,7 +58,7 @@ lint: .venv/ready $(SCHEMA) ## ruff, contracts between packages, plain language,
 
 .PHONY: schema
 schema: $(SCHEMA) ## write the JSON Schema of an experiment's file, if the model has changed
-$(SCHEMA): $(wildcard lab/dasklab/model/*.py) | .venv/ready
+$(SCHEMA): $(wildcard lab/dasklab/model/*/*.py) | .venv/ready
 	$(BIN)/python -m dasklab.model.experiments.experiment >$@.new
 	@mv $@.new $@
 
