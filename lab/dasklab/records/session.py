@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 LEASE_S = 120.0  # a recorder that is not visited for so long detaches itself
-HELD_LEASE_S = (
-    86_400.0  # the same while repeats are timed, longer than any; it also detaches when its client leaves
-)
+HELD_LEASE_S = 86_400.0  # longer than any repeat; a recorder also detaches when its client leaves
 ANSWER_S = 60.0  # of one request; a busy scheduler may take long
 INTERVAL_S = 1.0  # between two visits to all processes
 WORKERS_AT_ONCE = 8  # whose chunks pass through the scheduler together
