@@ -16,7 +16,8 @@ from dasklab.breakdown.answers.advice.rules import Advice, Measurements
 from dasklab.breakdown.answers.bandwidth import BandwidthEstimate, bandwidth_estimates
 from dasklab.breakdown.answers.facts import Facts, facts
 from dasklab.breakdown.answers.summary import Summary, summarise
-from dasklab.breakdown.build.align import (
+from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
+from dasklab.breakdown.prepare.align import (
     Delay,
     Delays,
     Frames,
@@ -25,12 +26,11 @@ from dasklab.breakdown.build.align import (
     clocks_by_messages,
     clocks_by_packets,
 )
-from dasklab.breakdown.build.clocks import Clock
-from dasklab.breakdown.build.columns import complete_graphs
-from dasklab.breakdown.build.cut import cut
-from dasklab.breakdown.build.operations import Operation, operations, total
-from dasklab.breakdown.build.packets import with_packets
-from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
+from dasklab.breakdown.prepare.clocks import Clock
+from dasklab.breakdown.prepare.columns import complete_graphs
+from dasklab.breakdown.prepare.cut import cut
+from dasklab.breakdown.prepare.operations import Operation, operations, total
+from dasklab.breakdown.prepare.packets import with_packets
 from dasklab.errors import LabError
 from dasklab.model.experiments.cells import cell_names
 from dasklab.model.experiments.trial import RequestedTrial

@@ -11,9 +11,9 @@ from dasklab.breakdown.answers.bandwidth import BandwidthEstimate
 from dasklab.breakdown.answers.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
 from dasklab.breakdown.answers.stage_lengths import stage_lengths
 from dasklab.breakdown.answers.summary import ByCause, Difference, Summary, hosts
-from dasklab.breakdown.build.clocks import Clock
 from dasklab.breakdown.model.causes import CAUSES, COMPUTE, IDLE, LINK, Bottleneck, Cause
 from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.prepare.clocks import Clock
 from dasklab.terminal import counted
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dasklab.breakdown.build.columns import build_repeat
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.steps import Steps
+from dasklab.breakdown.prepare.columns import build_repeat
 from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.schema import TABLES
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from dasklab.breakdown.build.columns import build_repeat, complete_graphs
 from dasklab.breakdown.model.steps import value_at
+from dasklab.breakdown.prepare.columns import build_repeat, complete_graphs
 from dasklab.records.assemble import tables, worker_names
 from dasklab.records.document import Record
 from dasklab.records.recorder.layout import CLIENT, SCHEDULER, WORKER, columns_of

@@ -9,7 +9,6 @@ import pytest
 from dasklab.breakdown.answers.critical_path import critical_path
 from dasklab.breakdown.answers.summary import summarise
 from dasklab.breakdown.assign.threads import break_down
-from dasklab.breakdown.build.cut import cut
 from dasklab.breakdown.model.causes import (
     ACTOR,
     AGAIN,
@@ -29,6 +28,7 @@ from dasklab.breakdown.model.causes import (
 )
 from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.prepare.cut import cut
 from dasklab.breakdown.show.changes import changes
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from dasklab.breakdown.build.operations import Operation
 from dasklab.breakdown.model.repeat import Graph
+from dasklab.breakdown.prepare.operations import Operation
 from dasklab.breakdown.show import check as checking
 from dasklab.breakdown.show.check import Comparison, Verdict, change_pct, verdict
 from dasklab.breakdown.show.explain import Explained

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from dasklab.breakdown.answers.replay import Replay
 from dasklab.breakdown.answers.summary import Difference, Summary
-from dasklab.breakdown.build.align import Delay, clocks_by_packets
 from dasklab.breakdown.model.causes import COMPUTE, LAG, LINK, OWN, WIRE
+from dasklab.breakdown.prepare.align import Delay, clocks_by_packets
 from dasklab.breakdown.show import wording
 
 PAIR = "worker-3 < worker-1"

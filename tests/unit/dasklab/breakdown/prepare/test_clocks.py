@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from dasklab.breakdown.build.clocks import Clock, at_least, at_most, estimate
+from dasklab.breakdown.prepare.clocks import Clock, at_least, at_most, estimate
 
 SEEDS = range(20)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from dasklab.breakdown.answers.critical_path import critical_path
-from dasklab.breakdown.build.cut import cut
-from dasklab.breakdown.build.operations import Operation, operations, total
 from dasklab.breakdown.model.causes import (
     BUILD,
     CAUSES,
@@ -21,6 +19,8 @@ from dasklab.breakdown.model.causes import (
     Cause,
 )
 from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.prepare.cut import cut
+from dasklab.breakdown.prepare.operations import Operation, operations, total
 from dasklab.records.schema import TABLES
 
 from tests.unit.dasklab.breakdown.timelines import Row, make_repeat, task

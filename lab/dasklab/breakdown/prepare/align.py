@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dasklab.breakdown.build.clocks import NO_POINTS, Clock, at_least, at_most, estimate
-from dasklab.breakdown.build.columns import build_repeat
 from dasklab.breakdown.model.arrays import Floats
 from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
 from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS, Process, clock_of
+from dasklab.breakdown.prepare.clocks import NO_POINTS, Clock, at_least, at_most, estimate
+from dasklab.breakdown.prepare.columns import build_repeat
 
 Frames = Mapping[str, pd.DataFrame]
 Clocks = Mapping[str, Clock]  # by process, against the reference

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from dasklab.breakdown.answers.slow_workers import _kth_other
-from dasklab.breakdown.build.columns import build_repeat
 from dasklab.breakdown.model.arrays import NONE, expand, last_before, least_before, pairs
 from dasklab.breakdown.model.interval_sets import IntervalSets
+from dasklab.breakdown.prepare.columns import build_repeat
 from dasklab.records.schema import TABLES
 from hypothesis import given
 from hypothesis import strategies as st

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from dask.utils import key_split
 
-from dasklab.breakdown.build.gather_evidence import gather_evidence
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, expand, floats, last_before, pairs, positions
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import (
@@ -26,6 +25,7 @@ from dasklab.breakdown.model.repeat import (
 )
 from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS
 from dasklab.breakdown.model.steps import Steps, steps
+from dasklab.breakdown.prepare.gather_evidence import gather_evidence
 from dasklab.records.recorder.layout import SEPARATOR
 
 ROUNDING_S = 1e-6  # of recorded stamps
