@@ -48,7 +48,7 @@ def rates(before: Sample, after: Sample) -> Rates | None:
     if seconds <= 0 or total <= 0 or min(link.values()) < 0:
         return None
     return Rates(
-        cpu=1 - (cpu["idle_s"] + cpu["iowait_s"]) / total,
+        cpu=min(1.0, 1 - (cpu["idle_s"] + cpu["iowait_s"]) / total),  # the kernel's iowait may go back
         memory=after["memory_used"],
         sent_mbit=link["tx_bytes"] * 8e-6 / seconds,
         received_mbit=link["rx_bytes"] * 8e-6 / seconds,

@@ -34,8 +34,8 @@ class Scenario(Strict):
         workers, threads: number of workers, and of threads of each.
         runs, warmups: number of timed computations, and of those before them that are not timed.
         bridge: ``flooding``: every frame goes to every port.
-        rates_mbit: payload rate of links, in Mbit/s, by machine.
-            A machine without one, or with 0, is not limited.
+        rates_mbit: payload rate of links, in Mbit/s, by machine. A machine without one, or with 0, is not
+            limited. A machine that is not simulated may have one; it has no effect.
         links: impairments by machine. A machine that is not simulated may have some; they have no effect.
         racks: in the order in which the workers fill them. None, or they hold all workers.
         rtt_ms: round trip of the idle network.
@@ -112,9 +112,6 @@ class Scenario(Strict):
         for name, numbers in (("rates_mbit", [*self.rates_mbit.values()]), ("late_s", [*self.late_s])):
             if min(numbers, default=0) < 0:
                 raise LabError(f"{name}: {min(numbers)} is negative; allowed: 0 and more")
-        if unknown := sorted(set(self.rates_mbit) - set(self.machines)):
-            machines = ", ".join(self.machines)
-            raise LabError(f"rates_mbit: no machine {', '.join(unknown)}; there are {machines}")
         if mistake := find_mistake(self.faults, "scheduler", self.worker_names):
             raise LabError(mistake)
         if late := [str(fault.host) for fault in self.faults if isinstance(fault.at_s, tuple)]:

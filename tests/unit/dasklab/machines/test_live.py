@@ -26,6 +26,11 @@ def sample(time_s: float, **changes: float) -> dict[str, Any]:
     }
 
 
+def test_no_host_uses_more_than_its_processors_when_a_counter_goes_back() -> None:
+    found = rates(sample(10), sample(12, user_s=2, idle_s=-0.01))
+    assert found is not None and found.cpu == 1
+
+
 def test_rates_are_per_second_and_in_mbit() -> None:
     after = sample(12, user_s=3, idle_s=1, tx_bytes=12_500_000, rx_bytes=125_000, RetransSegs=8)
     found = rates(sample(10), after)

@@ -20,7 +20,6 @@ RANGE = CUT | {"at_s": [0.0, 1.0]}
         ({"tasks": {"add": []}}, "tasks: there is no record"),
         ({"tasks": {"add": [(0.1, -1.0, 8)]}}, "tasks.add: a record has a negative number"),
         ({"rates_mbit": {"worker-1": -1.0}}, "rates_mbit: -1.0 is negative"),
-        ({"rates_mbit": {"worker-4": 1.0}}, "rates_mbit: no machine worker-4; there are scheduler, client,"),
         ({"late_s": [0.0, -0.5]}, "late_s: -0.5 is negative"),
         ({"workers": 1, "rates_mbit": {}, "faults": [KILL]}, "faults.0.host: no 'worker-2' to kill"),
         ({"faults": [KILL, CUT, KILL]}, "faults.2.host: worker-2 has a fault already"),
