@@ -28,7 +28,8 @@ def test_curl(endpoint: Endpoint) -> None:
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the folder of the project's ansible.cfg, which these clients do not use."""
+    """Leave the project's ansible.cfg, which these clients do not use: an earlier test may have named it."""
+    monkeypatch.delenv("ANSIBLE_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
 
 

@@ -136,7 +136,8 @@ def test_nothing_is_said_where_nothing_is_wrong(client: Client, tmp_path: Path) 
     def equal_waits(client: Client) -> None:
         client.gather(client.map(time.sleep, [0.2] * 12, pure=False))
 
-    assert advice(client, equal_waits, tmp_path / "run") == {}
+    pieces = advice(client, equal_waits, tmp_path / "run")
+    assert pieces.keys() <= {"too few CPUs"}, pieces  # other tests may use this machine's CPUs
 
 
 def test_advice_is_shown_wherever_a_record_is_explained(client: Client, tmp_path: Path) -> None:
