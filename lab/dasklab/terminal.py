@@ -125,8 +125,8 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if gone := replacement(ctx, name):
-            ctx.fail(gone)
+        if message := replacement(ctx, name):
+            ctx.fail(message)
         if self.get_command(ctx, name) is None and (hint := did_you_mean(name, self.list_commands(ctx))):
             ctx.fail(f"No such command {name!r}{hint}")
         return super().resolve_command(ctx, args)

@@ -36,13 +36,13 @@ def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None
     from dasklab.report import write, write_single_file
     from dasklab.results.run import find_runs
 
-    found = [run for path in runs for run in find_runs(path)]
+    opened = [run for path in runs for run in find_runs(path)]
     with working() as tell:
         if single_file:
-            first_page = write_single_file(found, single_file, tell)
+            first_page = write_single_file(opened, single_file, tell)
         else:
             folder = output or _beside(runs[0])
-            first_page = write(found, folder, tell)
+            first_page = write(opened, folder, tell)
     click.echo(first_page)
 
 

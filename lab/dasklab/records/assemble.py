@@ -53,13 +53,13 @@ def carried_over(before: Processes, now: Processes) -> Processes:
     That is what a process said of itself, which workers there are, and the last sample of each series.
     """
     workers = before.get(SCHEDULER, {}).get("workers")
-    gone = set() if workers is None else _left(workers)
-    kept = {
+    departed = set() if workers is None else _left(workers)
+    earlier = {
         process: {name: select(tables[name]) for name, select in CARRIED.items() if name in tables}
         for process, tables in before.items()
-        if process not in gone
+        if process not in departed
     }
-    return {process: _both(kept.get(process, {}), now.get(process, {})) for process in {**kept, **now}}
+    return {process: _both(earlier.get(process, {}), now.get(process, {})) for process in {**earlier, **now}}
 
 
 def _both(before: Tables, now: Tables) -> Tables:

@@ -101,9 +101,9 @@ class Scenario(Strict):
         Raises:
             LabError: something does not; the message names the attribute.
         """
-        held = sum(rack.workers for rack in self.racks)
-        if self.racks and held < self.workers:
-            raise LabError(f"racks: they hold {held} workers, there are {self.workers}")
+        places = sum(rack.workers for rack in self.racks)
+        if self.racks and places < self.workers:
+            raise LabError(f"racks: they hold {places} workers, there are {self.workers}")
         if not any(self.tasks.values()):
             raise LabError("tasks: there is no record of a task; at least one is needed")
         for prefix, records in self.tasks.items():

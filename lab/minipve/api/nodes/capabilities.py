@@ -54,8 +54,8 @@ def machines(call: Call) -> list[dict[str, str]]:
 
 def machine_types(text: str) -> list[dict[str, str]]:
     """Return the types from the output of QEMU's ``-machine help`` (pure)."""
-    found = re.findall(r"^(pc|q35) .*\(alias of pc-(?:i440fx|q35)-([\w.]+)\)", text, re.MULTILINE)
-    return [{"id": name, "type": _CHIPSETS[name], "version": version} for name, version in found]
+    types = re.findall(r"^(pc|q35) .*\(alias of pc-(?:i440fx|q35)-([\w.]+)\)", text, re.MULTILINE)
+    return [{"id": name, "type": _CHIPSETS[name], "version": version} for name, version in types]
 
 
 @route("GET", f"{_PATH}/migration")
