@@ -61,7 +61,7 @@ def test_trial_is_recorded_and_nothing_is_fetched_while_a_run_is_captured(bench:
     ]
     fetches = [
         op["time_ns"] / 1e9
-        for op in daskwire.rows(daskwire.open_capture(trial / "capture.pcap").ops)
+        for op in daskwire.rows(daskwire.open_capture(trial / "capture.pcap").table("ops"))
         if op["op"] in ("dasklab_take", "broadcast")
     ]
     assert fetches
