@@ -215,8 +215,9 @@ def _print_growth(cells: Mapping[str, Summary]) -> None:
     """Print how the stages of graphs grow, where cells have graphs of several sizes."""
     from dasklab.breakdown.answers.graphs import growth
     from dasklab.breakdown.show import wording
+    from dasklab.model.experiments.trial import NULL_TRIAL
 
-    graphs = {name: cell.graphs for name, cell in cells.items() if cell.graphs and name != "null trial"}
+    graphs = {name: cell.graphs for name, cell in cells.items() if cell.graphs and name != NULL_TRIAL}
     if growth(list(graphs.values())):
         click.echo()
         print_table(wording.growth_head(graphs), wording.growth_rows(graphs))

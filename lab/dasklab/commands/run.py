@@ -286,7 +286,7 @@ def _print_trials(trials: list[RequestedTrial], run_s: float, setup: Setup) -> N
         seconds = estimate_s(trial, run_s, setup.simulated is not None)
         total_s += seconds
         time = "unsupported" if trial.unsupported else duration(seconds)
-        cell = "baseline" if trial.baseline else "null trial" if trial.null else trial.cell
+        cell = "baseline" if trial.baseline else trial.cell_title
         rows.append((trial.trial, f"{trial.warmups}+{trial.runs}", cell, time))
     print_table(("trial", "warm-ups + runs", "cell", "estimated time"), rows)
     click.echo(f"{counted(len(trials), 'trial')}, about {duration(total_s)}")

@@ -223,8 +223,7 @@ def _print_nodes(metric: str, nodes: dict[str, tuple[int, Interval]]) -> None:
 def _print_left_out(run: Run) -> None:
     statuses: dict[str, list[str]] = {}
     for trial in run.trials:
-        cell = "null trial" if trial.requested.null else trial.requested.cell
-        statuses.setdefault(cell, []).append(trial.result.status)
+        statuses.setdefault(trial.requested.cell_title, []).append(trial.result.status)
     for line in reasons.left_out(statuses):
         _print(line)
 

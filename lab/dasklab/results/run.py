@@ -408,13 +408,11 @@ def find_runs(path: Path) -> list[Run]:
     return runs
 
 
-def for_each_run(
-    runs: Iterable[Run], function: Callable[[Run], T], *, strict: bool = True
-) -> Iterator[tuple[Run, T]]:
+def for_each_run(runs: Iterable[Run], function: Callable[[Run], T]) -> Iterator[tuple[Run, T]]:
     """Yield each run with the result of ``function``. Runs for which it fails are reported and left out.
 
     Raises:
-        LabError: ``strict``, and it fails for all of them; the first failure is raised.
+        LabError: it fails for all of them; the first failure is raised.
     """
     failures: list[LabError] = []
     successes = 0
@@ -426,7 +424,7 @@ def for_each_run(
             continue
         successes += 1
         yield run, result
-    if strict and failures and not successes:
+    if failures and not successes:
         raise failures[0]
     for failure in failures:
         warn(f"{failure.message}; the run is left out")

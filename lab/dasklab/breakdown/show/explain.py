@@ -46,13 +46,13 @@ from dasklab.results.run import Run, Trial
 
 @dataclass(frozen=True)
 class Explained:
-    """A trial whose runs are on one clock.
+    """A trial whose repeats are on one clock.
 
     Attributes:
         captured: whether these are the captured repeats, not the timed ones.
         cpu_wait_s: how long each process waited for a CPU, the mean of the timed repeats.
         recorded_bandwidths: the table ``bandwidths``.
-        operations: the computations of a record of a cluster; none of a trial, which has runs.
+        operations: the computations of a record of a cluster; none of a trial, which has repeats.
         facts: what the record knows beside times.
         document: what the record says of itself; None of a trial.
     """
@@ -130,7 +130,7 @@ def gap(record: Record) -> str:
 
 
 def explain(trial: Trial, captured: bool = False) -> Explained:
-    """Break down the time of a trial's runs.
+    """Break down the time of a trial's repeats.
 
     Args:
         captured: explain the captured repeats, with packets, instead of the timed ones.
@@ -230,8 +230,7 @@ def summarise_cells(run: Run, trials: Iterable[tuple[Trial, Explained]]) -> dict
     timed: dict[str, list[Repeat]] = {}
     for trial, explained in trials:
         if trial.is_valid:
-            cell = "null trial" if trial.requested.null else trial.requested.cell
-            timed.setdefault(cell, []).extend(explained.timed)
+            timed.setdefault(trial.requested.cell_title, []).extend(explained.timed)
     base = cell_names(run.experiment)[0]
     order = [base, *(name for name in timed if name != base)] if base in timed else []
     return {name: summarise(timed[name]) for name in order}

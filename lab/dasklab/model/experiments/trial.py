@@ -110,6 +110,9 @@ class Setup(Strict):
                 yield f"NIC {nic.model} of {host}: it is a {kind}, which has {allowed}"
 
 
+NULL_TRIAL = "null trial"
+
+
 class RequestedTrial(Document, SharedSettings):
     """trial.json: one trial, with host names instead of aliases. Links without an impairment are left out.
 
@@ -141,3 +144,8 @@ class RequestedTrial(Document, SharedSettings):
     tested: tuple[str, ...]
     captured_runs: int
     unsupported: tuple[str, ...] = ()
+
+    @property
+    def cell_title(self) -> str:
+        """The cell as readers see it: the null trial is an exact copy of the baseline with its own row."""
+        return NULL_TRIAL if self.null else self.cell

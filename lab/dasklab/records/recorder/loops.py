@@ -19,10 +19,8 @@ PAUSE_S = 0.0001  # an event loop that waits for less than this is not idle
 SHORT_S = 0.0001  # shorter busy intervals are not kept
 LEAST_WAITED_S = 0.008  # two ticks of the kernel's clock, which measures how long data waited
 INTERNET = (socket.AF_INET, socket.AF_INET6)
-ESTABLISHED, LAST_DATA_AT = (
-    1,
-    52,
-)  # in the kernel's struct tcp_info: a state, and tcpi_last_data_recv's offset
+# In the kernel's struct tcp_info: a state, and the offset of tcpi_last_data_recv.
+ESTABLISHED, LAST_DATA_AT = 1, 52
 
 
 class LoopWatch:

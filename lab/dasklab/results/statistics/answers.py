@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dasklab.model.experiments.trial import NULL_TRIAL
 from dasklab.model.settings.metric import METRICS
 from dasklab.results.statistics import scale
 from dasklab.results.statistics.answer import Answer, Cell
@@ -26,7 +27,6 @@ ENGINE = "engine"  # the factor that decides what computes
 MAIN_SHARE = (
     0.8  # of the error rate, for the first metric, the experiment's answer; the others share the rest
 )
-NULL = "null trial"
 
 
 def error_rates(metrics: Sequence[str]) -> dict[str, float]:
@@ -139,11 +139,11 @@ def _null_difference(trials: _Trials, first: str, base: float) -> Interval | Non
     rows = trials.frame
     if not rows.null.any():
         return None
-    cells = [NULL if null else cell for null, cell in zip(rows.null, rows.cell, strict=True)]
+    cells = [NULL_TRIAL if null else cell for null, cell in zip(rows.null, rows.cell, strict=True)]
     if first not in cells:
         return None
     fit = Fit(cells, list(rows.stratum), rows.value.to_numpy())
-    return scale.difference(fit.difference(NULL, first), base, trials.log)
+    return scale.difference(fit.difference(NULL_TRIAL, first), base, trials.log)
 
 
 def _row(

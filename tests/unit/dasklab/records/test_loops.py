@@ -35,7 +35,7 @@ WAKEUP = SelectorKey(fileobj=3, fd=3, events=EVENT_READ, data=None)  # of no con
 
 
 class FakeLoop:
-    """An event loop whose selector takes as long as it is told."""
+    """An event loop whose selector takes ``takes`` seconds."""
 
     def __init__(self, clock: list[float]) -> None:
         self._selector = self
@@ -67,8 +67,8 @@ def test_a_loop_is_busy_between_waits_and_when_a_wait_takes_too_long(monkeypatch
     work(0.002, 0.00001, 0.0, ready=False)  # a look that does not wait ends nothing
     work(0.003, 0.120, 0.020, ready=False)  # a wait of 20 ms that took 120: something held it
     work(0.001, 0.050, None, ready=True)
-    spells = [(round(start - 100, 6), round(stop - 100, 6)) for start, stop in taken(log)]
-    assert spells == [(0.0, 0.01), (0.51, 0.51501), (0.53501, 0.63601)]
+    intervals = [(round(start - 100, 6), round(stop - 100, 6)) for start, stop in taken(log)]
+    assert intervals == [(0.0, 0.01), (0.51, 0.51501), (0.53501, 0.63601)]
 
 
 def test_a_loop_was_busy_since_data_came_that_it_was_kept_from_taking() -> None:
@@ -78,7 +78,7 @@ def test_a_loop_was_busy_since_data_came_that_it_was_kept_from_taking() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     far = socket.create_connection(listening.getsockname())
     near, _ = listening.accept()
-    spells: list[tuple[float, float]] = []
+    intervals: list[tuple[float, float]] = []
     log = busy_log()
     waiting = threading.Event()
 
@@ -87,8 +87,8 @@ def test_a_loop_was_busy_since_data_came_that_it_was_kept_from_taking() -> None:
         LoopWatch(asyncio.get_running_loop(), io_loop.handlers, {1: log})
         io_loop.call_later(0.05, waiting.set)
         await stream.read_bytes(1)
-        await asyncio.sleep(0.02)  # a wait, which ends the spell
-        spells.extend(taken(log))
+        await asyncio.sleep(0.02)  # a wait, which ends the busy interval
+        intervals.extend(taken(log))
         stream.close()
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
@@ -106,8 +106,8 @@ def test_a_loop_was_busy_since_data_came_that_it_was_kept_from_taking() -> None:
     thread.join(10)
     far.close()
     listening.close()
-    assert any(start < sent + 0.05 and stop > sent + 0.1 for start, stop in spells)
-    assert all(stop - start < 0.1 or start > held - 0.01 for start, stop in spells)
+    assert any(start < sent + 0.05 and stop > sent + 0.1 for start, stop in intervals)
+    assert all(stop - start < 0.1 or start > held - 0.01 for start, stop in intervals)
 
 
 def test_steals_are_told_one_by_one() -> None:
