@@ -6,7 +6,7 @@ from daskwire.capture import Capture
 from daskwire.errors import WireError
 from daskwire.problems.detect import problems
 from daskwire.schema import TABLES, Table
-from daskwire.tables import flows, heartbeats, messages, tasks, traffic, transfers
+from daskwire.tables import flows, heartbeats, messages, participants, reach, tasks, traffic, transfers
 
 BUILDERS = {
     "messages": messages.messages,
@@ -17,6 +17,8 @@ BUILDERS = {
     "composition": messages.composition,
     "packets": traffic.packets,
     "flows": flows.flows,
+    "nodes": participants.nodes,
+    "reach": reach.reach,
     "problems": problems,
 }
 PAIRS = {  # tables that are computed together

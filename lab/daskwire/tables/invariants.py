@@ -65,6 +65,12 @@ ROWS: dict[str, Rows] = {
     ),
     "composition": Rows(("cluster", "source"), ("cluster", "source", "op")),
     "gaps": Rows(signed=frozenset({"gap_ms"})),
+    "nodes": Rows(optional=frozenset({"registered_ns", "left_ns"})),
+    "reach": Rows(
+        ("cluster", "source", "destination", "address", "port"),
+        ("cluster", "source", "destination", "address", "port"),
+        optional=frozenset({"handshake_ms", "rtt_ms"}),
+    ),
     "problems": Rows(optional=frozenset({"begin_ns", "end_ns"})),
     "packets": Rows(("cluster", "source"), ("cluster", "source")),
     "flows": Rows(optional=frozenset({"handshake_ms", "rtt_min_ms", "rtt_p5_ms"})),

@@ -127,6 +127,8 @@ for _name, _text in {
     "tasks": "List tasks: when each was sent, started, stopped and reported.",
     "transfers": "List data transfers between nodes, with the time of each step.",
     "parts": "List transferred objects: size, dtype, shape, compression.",
+    "nodes": "List schedulers, workers and clients: what each announced, whether it joined, how it left.",
+    "reach": "Show which node could connect to which address, and the RTT between them.",
     "matrix": "Show the traffic of each pair of nodes.",
     "series": "Show the traffic of each pair of nodes per second.",
     "composition": "Count the ops of each sender.",
