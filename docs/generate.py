@@ -28,6 +28,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "stages": breakdown.stage_figure,
         "causes": breakdown.cause_table,
         "advice": breakdown.advice_table,
+        "invariants": breakdown.invariant_list,
     },
     "docs/reference/commands.md": {"commands": commands.reference},
     "docs/reference/minipve-methods.md": {

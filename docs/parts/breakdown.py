@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dasklab.breakdown.answers.advice import RULES
+from dasklab.breakdown.answers.invariants import INVARIANTS
 from dasklab.breakdown.model.causes import CAUSES
 from dasklab.breakdown.model.stages import CHOICE, STAGES, Process, Rule, Stage
 
@@ -39,3 +40,8 @@ def advice_table() -> str:
     """Return all rules of advice as a table in Markdown."""
     rows = [f"| {rule.title} | {rule.threshold} | {rule.remedy} [Dask]({rule.page}) |" for rule in RULES]
     return "\n".join(["| what | threshold, beside 10 % of the run | advice |", "|---|---|---|", *rows])
+
+
+def invariant_list() -> str:
+    """Return what holds for every breakdown as a list in Markdown."""
+    return "\n".join(f"- {invariant.title} (`{invariant.name}`)" for invariant in INVARIANTS)

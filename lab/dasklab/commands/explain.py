@@ -143,7 +143,14 @@ def _print_summary(
     if as_json:
         replayed = asdict(summary.replayed) if summary.replayed else {}
         _print_json(
-            summary, name, {**completeness, **replayed, "advice": [piece.fields() for piece in advice]}
+            summary,
+            name,
+            {
+                **completeness,
+                **replayed,
+                "violations": summary.violated,
+                "advice": [piece.fields() for piece in advice],
+            },
         )
         return
     click.echo(f"{name}: {wording.paragraph(summary)}\n")

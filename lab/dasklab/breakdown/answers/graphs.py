@@ -49,7 +49,7 @@ def graph_times(repeats: Sequence[Repeat]) -> GraphTimes | None:
             # between two graphs of a repeat the client waited: only the first was built since the repeat's
             # start
             for name, seconds in _seconds(graph, repeat.start if number == 0 else graph.begin):
-                total[name] += seconds
+                total[name] += max(0.0, seconds)  # clocks err: a graph may seem to arrive before it was sent
     count = len(repeats)
     return GraphTimes(
         sum(graph.tasks for graph in graphs) / count,

@@ -6,7 +6,7 @@ do those of the critical path. Over several repeats they are means.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,24 +14,40 @@ from operator import itemgetter
 from typing import TypeVar
 
 from dasklab.breakdown.answers.bottlenecks import bottlenecks
-from dasklab.breakdown.answers.critical_path import critical_path
 from dasklab.breakdown.answers.graphs import GraphTimes, graph_times
+from dasklab.breakdown.answers.invariants import REPLAY_MATCHES, Violation, checked
 from dasklab.breakdown.answers.replay import Replay, mean, replay
-from dasklab.breakdown.assign.threads import break_down
-from dasklab.breakdown.model.causes import BUSY, LINK, MESSAGE, PLACEMENT, WIRE, Bottleneck, Cause
-from dasklab.breakdown.model.intervals import seconds_by
+from dasklab.breakdown.model.causes import (
+    BUSY,
+    LINK,
+    MESSAGE,
+    PLACEMENT,
+    UNDIVIDED,
+    WIRE,
+    Bottleneck,
+    Cause,
+)
+from dasklab.breakdown.model.intervals import Intervals, seconds_by
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 
 Label = TypeVar("Label", bound=Hashable)  # a cause or a bottleneck
 ByCause = Mapping[tuple[Cause, str], float]
 ByBottleneck = Mapping[tuple[Bottleneck, str], float]
+MAX_REPLAY_ERROR = 0.1  # of the run: a replay that misses it by more says nothing about another network
 SHARED = 2.0  # x the seconds of any worker: then the scheduler's link is slow, which all share
 Ranked = list[tuple[Bottleneck, str, float]]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Means over repeats, in seconds, by cause (or bottleneck) and place."""
+    """Means over repeats, in seconds, by cause (or bottleneck) and place.
+
+    Attributes:
+        replayed: None if the replay misses the measured time by more than MAX_REPLAY_ERROR.
+        violations: what was claimed beyond the evidence and has been lowered, of all repeats.
+        undivided: where the longest stretch of the path lies that could not be divided, of any repeat, in
+            seconds since its start; empty if there is none.
+    """
 
     makespan_s: float
     threads: int
@@ -42,6 +58,13 @@ class Summary:
     moved_bytes: float = 0.0
     replayed: Replay | None = None
     graphs: GraphTimes | None = None
+    violations: Sequence[Violation] = ()
+    undivided: tuple[float, float] | tuple[()] = ()
+
+    @cached_property
+    def violated(self) -> dict[str, int]:
+        """How often each invariant was violated, by its name."""
+        return dict(Counter(violation.invariant for violation in self.violations))
 
     @cached_property
     def by_cause(self) -> dict[Cause, float]:
@@ -121,24 +144,43 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
     breakdown: defaultdict[tuple[Cause, str], float] = defaultdict(float)
     path: defaultdict[tuple[Cause, str], float] = defaultdict(float)
     blamed: defaultdict[tuple[Bottleneck, str], float] = defaultdict(float)
+    violations: list[Violation] = []
+    undivided: list[tuple[float, float]] = []
     for repeat in repeats:
-        intervals = break_down(repeat)
-        weight = repeat.makespan / max(1e-9, float(intervals.seconds.sum()))
-        _add(breakdown, seconds_by(intervals, repeat.places), weight / len(repeats))
-        intervals = critical_path(repeat)
-        _add(path, seconds_by(intervals, repeat.places), 1 / len(repeats))
-        _add(blamed, bottlenecks(repeat, intervals), 1 / len(repeats))
+        result, violated = checked(repeat)
+        violations += violated
+        weight = repeat.makespan / max(1e-9, float(result.threads.seconds.sum()))
+        _add(breakdown, seconds_by(result.threads, repeat.places), weight / len(repeats))
+        _add(path, seconds_by(result.path, repeat.places), 1 / len(repeats))
+        _add(blamed, bottlenecks(repeat, result.path), 1 / len(repeats))
+        undivided += _undivided(result.path, repeat.start)
+    makespan_s = sum(repeat.makespan for repeat in repeats) / max(1, len(repeats))
+    replayed = mean([replay(repeat) for repeat in repeats])
+    if replayed and abs(replayed.as_it_was_s - makespan_s) > MAX_REPLAY_ERROR * makespan_s:
+        error_s = replayed.as_it_was_s - makespan_s
+        violations.append(
+            Violation(REPLAY_MATCHES, abs(error_s), f"the replay misses the run by {error_s:.3f} s")
+        )
+        replayed = None
     return Summary(
-        makespan_s=sum(repeat.makespan for repeat in repeats) / max(1, len(repeats)),
+        makespan_s=makespan_s,
         threads=sum(repeats[0].threads.values()) if repeats else 0,
         repeats=len(repeats),
         breakdown=breakdown,
         path=path,
         bottlenecks=blamed,
         moved_bytes=sum(map(moved_bytes, repeats)) / max(1, len(repeats)),
-        replayed=mean([replay(repeat) for repeat in repeats]),
+        replayed=replayed,
         graphs=graph_times(repeats),
+        violations=violations,
+        undivided=max(undivided, key=lambda ends: ends[1] - ends[0], default=()),
     )
+
+
+def _undivided(path: Intervals, start: float) -> list[tuple[float, float]]:
+    """Return the stretches of a path that could not be divided, in seconds since a moment."""
+    mine = path.select(path.is_cause(UNDIVIDED))
+    return list(zip((mine.start - start).tolist(), (mine.stop - start).tolist(), strict=True))
 
 
 def moved_bytes(repeat: Repeat, worker: str | None = None) -> float:

@@ -97,6 +97,7 @@ ACTORS = Bottleneck("actors", "actors")
 MEMORY = Bottleneck("memory", "workers that are paused because of memory")
 STORE = Bottleneck("disk", "disk")
 IDLE = Bottleneck("idle", "idle")
+UNTOLD = Bottleneck("undivided", "that could not be divided further")
 BOTTLENECKS = [value for value in vars().values() if isinstance(value, Bottleneck)]
 
 
@@ -310,4 +311,9 @@ EXTERNAL_OR_STARVED = _register(
     "external-or-starved", Group.COMPUTATION, Kind.WAITING, UNKNOWN_WAIT,
     "tasks waiting for a CPU or for something outside of Dask",
     "A task ran without using a CPU, on a system (macOS, Windows) that does not say if it waited for one.",
+)  # fmt: skip
+UNDIVIDED = _register(
+    "undivided", Group.IDLE, Kind.IDLE, UNTOLD,
+    "could not be divided further",
+    "No evidence says what this time was spent on, or pieces of evidence contradict each other.",
 )  # fmt: skip

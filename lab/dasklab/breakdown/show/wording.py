@@ -11,7 +11,7 @@ from dasklab.breakdown.answers.bandwidth import BandwidthEstimate
 from dasklab.breakdown.answers.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
 from dasklab.breakdown.answers.stage_lengths import stage_lengths
 from dasklab.breakdown.answers.summary import ByCause, Difference, Summary, hosts
-from dasklab.breakdown.model.causes import CAUSES, COMPUTE, IDLE, LINK, Bottleneck, Cause
+from dasklab.breakdown.model.causes import CAUSES, COMPUTE, IDLE, LINK, UNDIVIDED, UNTOLD, Bottleneck, Cause
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.prepare.clocks import Clock
 from dasklab.terminal import counted
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
 MOST_PARTS = 4  # of a sentence
+NEARLY_ALL = 0.95  # of the seconds that could not be divided: then one stretch says where they lie
 MOST_CODE = 50  # characters of a line of code in a table
 LEAST_S = 0.0005  # shorter times are not named in a table
 LONG_CPU_WAIT = 0.1  # share of the makespan from which on waiting for a CPU is reported
@@ -53,7 +54,7 @@ def paragraph(summary: Summary) -> str:
     ]
     digits = _decimals(summary.makespan_s)
     path = [
-        _bottleneck(row, digits)
+        _bottleneck(row, digits) + (_stretch(summary) if row[0] is UNTOLD else "")
         for row in summary.ranked()[:MOST_PARTS]
         if row[2] > LEAST_SHARE * summary.makespan_s
     ]
@@ -61,6 +62,17 @@ def paragraph(summary: Summary) -> str:
         f"A run took {summary.makespan_s:.{digits}f} s on {threads} (mean of {repeats}). Thread time:"
         f" {', '.join(shares)}. On the critical path: {', '.join(path)}.{_without_network(summary)}"
     )
+
+
+def _stretch(summary: Summary) -> str:
+    """Say where the longest stretch lies that could not be divided."""
+    if not summary.undivided:
+        return ""
+    start, stop = summary.undivided
+    between = f"between {start:.1f} s and {stop:.1f} s"
+    if summary.repeats == 1 and stop - start > NEARLY_ALL * summary.path_by_cause[UNDIVIDED]:
+        return f" ({between})"
+    return f" (at most {stop - start:.1f} s in one piece, {between} of a run)"
 
 
 def percent(share: float, digits: int = 0) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from dasklab.breakdown.answers.replay import Replay
 from dasklab.breakdown.answers.summary import Difference, Summary
-from dasklab.breakdown.model.causes import COMPUTE, LAG, LINK, OWN, WIRE
+from dasklab.breakdown.model.causes import COMPUTE, LAG, LINK, OWN, UNDIVIDED, UNTOLD, WIRE
 from dasklab.breakdown.prepare.align import Delay, clocks_by_packets
 from dasklab.breakdown.show import wording
 
@@ -30,6 +30,15 @@ NEW = Summary(
     path={(COMPUTE, "worker-1"): 4.0, (WIRE, PAIR): 3.7},
     bottlenecks={(OWN, "worker-1"): 4.0, (LINK, PAIR): 3.7},
 )
+
+
+def test_time_that_could_not_be_divided_is_named_with_where_it_lies() -> None:
+    path = {(COMPUTE, "worker-1"): 4.0, (UNDIVIDED, ""): 3.7}
+    lowered = replace(NEW, path=path, bottlenecks={(OWN, "worker-1"): 4.0, (UNTOLD, ""): 3.7})
+    in_one_piece = wording.paragraph(replace(lowered, repeats=1, undivided=(0.2, 3.9)))
+    assert "3.70 s that could not be divided further (between 0.2 s and 3.9 s)" in in_one_piece
+    in_pieces = wording.paragraph(replace(lowered, undivided=(0.2, 1.9)))
+    assert "further (at most 1.7 s in one piece, between 0.2 s and 1.9 s of a run)" in in_pieces
 
 
 def test_a_difference_in_words() -> None:

@@ -1,0 +1,274 @@
+"""What holds for every time breakdown, and what becomes of a claim for which it does not hold.
+
+Theory of operation
+-------------------
+A breakdown answers where the time went, so it can be checked against what there was: the run, the threads
+and when they existed, the tasks, the graphs, the pauses. Each row of ``INVARIANTS`` compares the intervals of
+a breakdown with that. A violation is a bug of this package, or a record whose times contradict each other;
+nobody who reads the answer can tell which. So the claim is lowered: seconds that the evidence does not cover
+get the cause ``UNDIVIDED``, and what remains is true. Lowered breakdowns violate nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.assign.threads import break_down, existence
+from dasklab.breakdown.assign.timeline import explain_after
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, running_max
+from dasklab.breakdown.model.causes import (
+    AGAIN,
+    CAUSES,
+    COMPUTE,
+    DISK,
+    EXTERNAL,
+    EXTERNAL_OR_STARVED,
+    GARBAGE,
+    HOLDING,
+    INTERPRETER,
+    LOCK,
+    NESTED,
+    PAUSED,
+    PLAN,
+    UNDIVIDED,
+    Group,
+)
+from dasklab.breakdown.model.intervals import TICK_S, Intervals, Windows, concatenate
+from dasklab.breakdown.model.repeat import FIRST_WORKER, Repeat
+
+OF_TASKS = (COMPUTE, DISK, LOCK, HOLDING, NESTED, EXTERNAL, INTERPRETER, AGAIN, EXTERNAL_OR_STARVED)
+"""Causes that are about a task: their place is the worker that ran it."""
+
+REPLAY_MATCHES = "replay-matches-run"
+ROUNDING_S = 1e-5  # of recorded stamps, and of sums of them
+GRACE_S, GRACE_SHARE = 0.05, 0.01  # of the run: by so much the path may exceed the threads
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """The intervals of a repeat: those of all its threads, and those of its critical path."""
+
+    repeat: Repeat
+    threads: Intervals
+    path: Intervals
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Seconds of a claim that go beyond the evidence, and the name of the invariant that says so."""
+
+    invariant: str
+    seconds: float
+    sentence: str
+
+
+Lowered = tuple[Breakdown, list[tuple[float, str]]]  # with the seconds and a sentence of each violation
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """Something that holds for every breakdown.
+
+    Attributes:
+        name: in ``--json``.
+        title: what holds.
+        lower: returns a breakdown for which it holds, and what violated it.
+    """
+
+    name: str
+    title: str
+    lower: Callable[[Breakdown], Lowered]
+
+
+def checked(repeat: Repeat) -> tuple[Breakdown, list[Violation]]:
+    """Break down the time of a repeat; return what is true of the result, and the violations before that."""
+    return lower(Breakdown(repeat, break_down(repeat), critical_path(repeat)))
+
+
+def lower(breakdown: Breakdown) -> tuple[Breakdown, list[Violation]]:
+    """Return a breakdown for which all invariants hold, and the violations of the one given."""
+    violations: list[Violation] = []
+    for invariant in INVARIANTS:
+        breakdown, violated = invariant.lower(breakdown)
+        violations += [Violation(invariant.name, seconds, sentence) for seconds, sentence in violated]
+    return breakdown, violations
+
+
+def _cover_run(breakdown: Breakdown) -> Lowered:
+    repeat = breakdown.repeat
+    path, violated = _cover(breakdown.path, np.array([repeat.start]), np.array([repeat.stop]))
+    sentences = [(seconds, f"the critical path {words} for {seconds:.3f} s") for seconds, words in violated]
+    return replace(breakdown, path=path), sentences
+
+
+def _cover_threads(breakdown: Breakdown) -> Lowered:
+    threads, violated = _cover(breakdown.threads, *existence(breakdown.repeat))
+    sentences = [(seconds, f"the threads' time {words} for {seconds:.3f} s") for seconds, words in violated]
+    return replace(breakdown, threads=threads), sentences
+
+
+def _cover(intervals: Intervals, start: Floats, stop: Floats) -> tuple[Intervals, list[tuple[float, str]]]:
+    """Make each lane cover the time between two moments exactly once; tell by how much it did not.
+
+    What overlaps belongs to the interval that began first.
+    """
+    intervals = intervals.in_order()
+    lane, before = intervals.lane, float(intervals.seconds.sum())
+    is_first = np.append(True, lane[1:] != lane[:-1])[: len(lane)]
+    until = running_max(lane, np.minimum(intervals.stop, stop[lane])) if len(lane) else intervals.stop
+    free = np.where(is_first, start[lane], np.append(0.0, until[:-1])[: len(until)])
+    free = np.maximum(free, start[lane])
+    trimmed = replace(
+        intervals, start=np.maximum(intervals.start, free), stop=np.minimum(intervals.stop, stop[lane])
+    )
+    trimmed = trimmed.select(trimmed.seconds > TICK_S)
+    excess = before - float(trimmed.seconds.sum())
+    last = start.copy()
+    np.maximum.at(last, lane, until)
+    begins, ends = (
+        np.concatenate([free, last]),
+        np.concatenate([np.minimum(intervals.start, stop[lane]), stop]),
+    )
+    lanes = np.concatenate([lane, np.arange(len(start))])
+    missing = ends - begins > ROUNDING_S
+    gaps = _undivided(begins[missing], ends[missing], lanes[missing])
+    words = [(excess, "overlaps, or exceeds what there was,"), (float(gaps.seconds.sum()), "is not covered")]
+    return concatenate([trimmed, gaps]).in_order(), [item for item in words if item[0] > ROUNDING_S]
+
+
+def _undivided(start: Floats, stop: Floats, lane: Codes) -> Intervals:
+    nothing = np.full(len(start), NONE)
+    return Intervals(start, stop, np.full(len(start), UNDIVIDED.code), nothing, nothing, lane)
+
+
+def _place_evidence(breakdown: Breakdown) -> Lowered:
+    """Take the seconds off a place for which nothing was recorded there."""
+    violated: list[tuple[float, str]] = []
+    parts = []
+    for intervals in (breakdown.threads, breakdown.path):
+        beyond = _beyond_place(breakdown.repeat, intervals)
+        for cause in CAUSES:
+            mine = intervals.is_cause(cause)
+            if seconds := float(beyond[mine].sum()):
+                sentence = f"{cause.title}: {seconds:.3f} s at places without evidence of it"
+                violated.append((seconds, sentence))
+        parts.append(_take_off(intervals, beyond))
+    return replace(breakdown, threads=parts[0], path=parts[1]), violated
+
+
+def _beyond_place(repeat: Repeat, intervals: Intervals) -> Floats:
+    """Return how many seconds of each interval are claimed of a place beyond what was recorded there."""
+    task = intervals.task
+    of_task = intervals.is_cause(*OF_TASKS) & (task != NONE)
+    elsewhere = np.zeros(len(task), bool)
+    elsewhere[of_task] = repeat.tasks.worker[task[of_task]] != intervals.place[of_task]
+    beyond = np.where(elsewhere, intervals.seconds, 0.0)
+    for cause, recorded in ((GARBAGE, repeat.evidence.collections), (PAUSED, repeat.evidence.paused)):
+        mine = np.flatnonzero(intervals.is_cause(cause))
+        # what is moved off an interval lies at its end: how many seconds is known, but not when
+        ends = np.full(len(mine), repeat.start), np.full(len(mine), repeat.stop)
+        beyond[mine] = intervals.seconds[mine] - recorded.within(intervals.place[mine], *ends)
+    return np.where(beyond > ROUNDING_S, beyond, 0.0)
+
+
+def _stay_with_workers(breakdown: Breakdown) -> Lowered:
+    """Take seconds off workers that did not exist then; a worker's threads have no more than they existed."""
+    repeat, path = breakdown.repeat, breakdown.path
+    lanes = np.array([repeat.node(name) for name, _ in repeat.thread_rows[1]], np.int64)
+    appears, ends = existence(repeat)
+    low, high = np.full(len(repeat.places.nodes), np.inf), np.full(len(repeat.places.nodes), -np.inf)
+    np.minimum.at(low, lanes, appears)
+    np.maximum.at(high, lanes, ends)
+    at_worker = np.flatnonzero(path.is_cause(*OF_TASKS) & (path.place >= FIRST_WORKER))
+    place = path.place[at_worker]
+    start, stop = path.start.copy(), path.stop.copy()
+    start[at_worker] = np.clip(low[place], start[at_worker], stop[at_worker])
+    stop[at_worker] = np.clip(high[place], start[at_worker], stop[at_worker])
+    beyond = path.seconds - (stop - start)
+    violated = [
+        (seconds, f"the critical path has {seconds:.3f} s of {name} when it was not there")
+        for node, name in zip(repeat.workers, repeat.threads, strict=True)
+        if (seconds := float(beyond[path.place == node].sum())) > ROUNDING_S
+    ]
+    rest, lane = replace(path, start=start, stop=stop), path.lane
+    parts = [rest, _undivided(path.start, start, lane), _undivided(stop, path.stop, lane)]
+    path = concatenate([part.select(part.seconds > TICK_S) for part in parts]).in_order()
+    return replace(breakdown, path=path), violated
+
+
+def _stay_within_threads(breakdown: Breakdown) -> Lowered:
+    """Take seconds of a cause off the path of which all threads together have less."""
+    repeat, path = breakdown.repeat, breakdown.path
+    possible = _possible_s(breakdown)
+    beyond = np.zeros(len(path))
+    violated: list[tuple[float, str]] = []
+    for cause in CAUSES:
+        mine = np.flatnonzero(path.is_cause(cause))
+        claimed = float(path.seconds[mine].sum())
+        surplus = claimed - possible[cause.code]
+        if cause is UNDIVIDED or cause.group is Group.CLIENT or surplus <= _grace_s(repeat):
+            continue
+        sentence = (
+            f"{cause.title}: {claimed:.3f} s on the critical path, {possible[cause.code]:.3f} s of threads"
+        )
+        violated.append((surplus, sentence))
+        longest_first = mine[np.argsort(-path.seconds[mine], kind="stable")]
+        seconds = path.seconds[longest_first]
+        beyond[longest_first] = np.clip(surplus - (np.cumsum(seconds) - seconds), 0.0, seconds)
+    return replace(breakdown, path=_take_off(path, beyond)), violated
+
+
+def _grace_s(repeat: Repeat) -> float:
+    return GRACE_S + GRACE_SHARE * repeat.makespan
+
+
+def _possible_s(breakdown: Breakdown) -> Floats:
+    """Return how many seconds of each cause, by its code, there is evidence of.
+
+    That is the time of all threads; the reports of tasks' ends, which keep no thread; and what the scheduler
+    reported of graphs.
+    """
+    repeat = breakdown.repeat
+    tasks = repeat.tasks
+    reports = Windows(np.arange(len(tasks)), tasks.stop, tasks.handled, np.zeros(len(tasks), np.int64))
+    explain_after(repeat, reports)
+    possible = np.zeros(len(CAUSES))
+    for intervals in (breakdown.threads, reports.intervals()):
+        possible += np.bincount(intervals.cause, intervals.seconds, minlength=len(CAUSES))
+    possible[PLAN.code] += sum(graph.materialise + graph.order + graph.state for graph in repeat.graphs)
+    return possible
+
+
+def _take_off(intervals: Intervals, seconds: Floats) -> Intervals:
+    """Move seconds at the end of each interval to ``UNDIVIDED``."""
+    rows = np.flatnonzero(seconds > TICK_S)
+    stop = intervals.stop.copy()
+    stop[rows] -= np.minimum(seconds[rows], intervals.seconds[rows])
+    parts = _undivided(stop[rows], intervals.stop[rows], intervals.lane[rows])
+    rest = replace(intervals, stop=stop)
+    return concatenate([rest.select(rest.seconds > TICK_S), parts]).in_order()
+
+
+INVARIANTS = (
+    Invariant("path-adds-up", "The parts of the critical path add up to the run.", _cover_run),
+    Invariant(
+        "threads-add-up",
+        "The causes of each thread's time add up to the time for which it existed; none is negative.",
+        _cover_threads,
+    ),
+    Invariant("place-has-evidence", "A place is named only where the evidence lies.", _place_evidence),
+    Invariant(
+        "worker-was-there",
+        "No worker has more time than its threads had while it was there.",
+        _stay_with_workers,
+    ),
+    Invariant(
+        "path-within-threads",
+        "No cause has more seconds on the critical path than in all threads.",
+        _stay_within_threads,
+    ),
+)
