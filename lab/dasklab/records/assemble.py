@@ -239,6 +239,7 @@ def _tasks(
     theirs = scheduler.rename(columns=STAMPS_OF_SCHEDULER).sort_values("handled_s", kind="stable")
     theirs = theirs.assign(worker=each(lambda address: names.get(address, address), theirs.worker))
     ours = workers.rename(columns=STAMPS_OF_WORKER).sort_values("done_s", kind="stable")
+    theirs["worker"] = _workers_of_attempts(theirs, ours)
     for frame in (theirs, ours):
         frame["nth"] = frame.groupby(["key", "worker"]).cumcount()
     rows = theirs.merge(ours, on=["key", "worker", "nth"], how="outer", suffixes=("_scheduler", ""))
@@ -254,6 +255,30 @@ def _tasks(
         status=status.replace(STATUS),
         trigger=texts(rows.trigger),
         stimulus=texts(rows.stimulus),
+    )
+
+
+def _workers_of_attempts(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.Series[str]:
+    """Return where the attempts of tasks ran: the scheduler does not say it of those that failed.
+
+    If it knows as many attempts of a key as the workers, the n-th of these is the n-th of those. Else the
+    workers of failed attempts stay unknown.
+    """
+    numbered = [
+        frame[["key", "worker"]].assign(
+            nth=frame.groupby("key").cumcount(), attempts=frame.groupby("key").key.transform("size")
+        )
+        for frame in (theirs[theirs.decided_s.notna()], ours)
+    ]
+    pairs = (
+        numbered[0]
+        .reset_index()
+        .merge(numbered[1], on=["key", "nth", "attempts"], how="left", suffixes=("", "_of_attempt"))
+    )
+    contradicts = (pairs.worker != "") & (pairs.worker != pairs.worker_of_attempt)
+    fits = pairs.worker_of_attempt.notna() & ~contradicts.groupby(pairs.key).transform("any")
+    return theirs.worker.where(
+        ~theirs.index.isin(pairs["index"][fits]), pairs.set_index("index").worker_of_attempt
     )
 
 

@@ -105,6 +105,37 @@ def test_of_a_worker_that_died_the_scheduler_knows_when_a_task_ran(record: dict[
     assert math.isnan(z["arrived_s"])
 
 
+def test_attempt_that_failed_has_its_own_stages() -> None:
+    """The scheduler says only of the last attempt where it ran."""
+    attempts = [(1.1, 2.6, "", "released"), (3.1, 4.6, "", "released"), (5.1, 6.6, ONE, "memory")]
+    scheduler = process(
+        SCHEDULER,
+        workers=[{"time": 0.1, "worker": ONE, "name": "0", "threads": 1, "kind": "present"}],
+        tasks=[
+            {"key": "x", "worker": worker, "decided": decided, "handled": handled, "status": status}
+            for decided, handled, worker, status in attempts
+        ],
+    )
+    one = process(
+        WORKER,
+        tasks=[
+            {
+                "key": "x",
+                "arrived": at,
+                "start": at + 0.1,
+                "stop": at + 1.1,
+                "done": at + 1.2,
+                "status": status,
+            }
+            for at, status in ((1.2, "error"), (3.2, "error"), (5.2, "memory"))
+        ],
+    )
+    joined = tables({None: {"scheduler": scheduler, ONE: one}}, Record(3, "me", 0.0, 10.0, {}, {}))["tasks"]
+    rows = joined.sort_values("start_s")
+    assert rows.decided_s.tolist() == [1.1, 3.1, 5.1] and rows.arrived_s.tolist() == [1.2, 3.2, 5.2]
+    assert rows.status.tolist() == ["error", "error", "OK"] and set(rows.worker) == {"worker-0"}
+
+
 def test_fetches_are_joined_with_who_served_them(record: dict[str, pd.DataFrame]) -> None:
     (fetch,) = record["fetches"].to_dict("records")
     assert (fetch["receiver"], fetch["sender"]) == ("10.0.0.2:2", "worker-0")
