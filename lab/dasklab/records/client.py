@@ -19,6 +19,7 @@ from distributed.metrics import time
 
 from dasklab.records.recorder.base import guarded
 from dasklab.records.recorder.layout import CLIENT
+from dasklab.records.recorder.life import Event, Life
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
@@ -56,6 +57,7 @@ class ClientRecorder:
         """
         self.client, self.hold = client, hold
         self.store = Store(CLIENT, MOST_ROWS, privacy=privacy)
+        self.life = Life()
         self.undo: list[Callable[[], Any]] = []
         self.asking: list[asyncio.Future[None]] = []  # for sizes of what was scattered
         self.scattered: list[tuple[float, float, list[Any]]] = []  # start, stop, keys; not asked for yet
@@ -68,8 +70,10 @@ class ClientRecorder:
         for name, kind in AWAITED.items():
             self._replace(name, partial(self._awaited, kind))
         self.undo.append(watch_loop(self.client.loop, self.store.logs["busy"]))
+        self.life.move(Event.ATTACH)
 
     def detach(self) -> None:
+        self.life.move(Event.DETACH)
         while self.undo:
             self.undo.pop()()
 
@@ -79,10 +83,9 @@ class ClientRecorder:
             wrapper = wrap(original)
 
             @wraps(original)
-            def recorded(
-                *args: Any, **options: Any
-            ) -> Any:  # once detached, it may still be called by others
-                return (wrapper if self.undo else original)(*args, **options)
+            def recorded(*args: Any, **options: Any) -> Any:
+                # once detached, it may still be called by others
+                return (wrapper if self.life.is_recording else original)(*args, **options)
 
             self.undo.append(replace(self.client, name, recorded))
 

@@ -25,6 +25,7 @@ from dasklab.records.client import ClientRecorder
 from dasklab.records.document import RECORD, Record, RecordedRepeat
 from dasklab.records.recorder.base import NAME, Owner
 from dasklab.records.recorder.layout import FORM
+from dasklab.records.recorder.life import SessionEvent, SessionLife, SessionState
 from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.scheduler import SchedulerRecorder
 from dasklab.records.recorder.worker import WorkerRecorder
@@ -76,17 +77,21 @@ class Session:
         self.lost: dict[str, int] = {}
         self.workers: list[str] = []
         self._known: dict[str, str] = {}  # of each worker: the version of Python that leaves it out, or ""
-        self.complete = False
+        self.life = SessionLife()
         self.complete_until: float | None = None
         self.beyond_limit: Counter[str] = Counter()
         self._bytes_left = max_mb * 1e6
         self._chunks_bytes = 0
-        self._recording = self._writable = True  # until the cluster, or the folder, is gone
 
     @property
     def is_recording(self) -> bool:
         """Whether neither the cluster nor the folder has failed so far."""
-        return self._recording
+        return self.life.is_fetching
+
+    @property
+    def complete(self) -> bool:
+        """Whether the recorder has detached and nothing is missing."""
+        return self.life.is_complete
 
     @property
     def _scheduler(self) -> Any:
@@ -146,6 +151,7 @@ class Session:
             await self._scheduler.register_scheduler_plugin(plugin=scheduler, name=NAME, idempotent=False)
         except RuntimeError as error:
             raise LabError(str(error)) from None
+        self.life.move(SessionEvent.ATTACH)
         try:
             self._write()
             await self._attach_workers(worker)
@@ -181,7 +187,7 @@ class Session:
                 warn(f"{address} is not recorded: {reply.get('exception_text')}")
 
     async def _visit_again_and_again(self) -> None:
-        while not self.hold and self._recording and not await self._stops_within(INTERVAL_S):
+        while not self.hold and self.is_recording and not await self._stops_within(INTERVAL_S):
             await self._visit(ROUNDS)
 
     async def _stops_within(self, seconds: float) -> bool:
@@ -199,7 +205,8 @@ class Session:
             self._repeat = None
             await self._fetch_all()
         finally:
-            self.complete = await self._detach() and self._recording and not self.beyond_limit
+            has_detached = await self._detach()
+            self.life.move(SessionEvent.DETACH if has_detached else SessionEvent.LOSE_CLUSTER)
         self._keep_own()
 
     async def _fetch_all(self) -> None:
@@ -229,19 +236,19 @@ class Session:
             return False
 
     def _warn_of_cluster(self, why: str) -> None:
-        if self._recording:
+        if self.is_recording:
             warn(f"the cluster did not answer the recorder ({why}); what it recorded so far is kept")
-        self._recording = False
+        self.life.move(SessionEvent.LOSE_CLUSTER)
 
     async def _visit(self, rounds: int, summary: bool = False) -> None:
         """Fetch what scheduler and workers have recorded, unless an earlier visit failed."""
-        if not self._recording:
+        if not self.is_recording:
             return
         try:
             request = time()
             options = {"record": self.owner.record} | ({"summary": True} if summary else {})
             drained = await self._fetch(rounds, options)
-            if drained and self._recording and not self.beyond_limit:
+            if drained and self.life.state is SessionState.RECORDING:
                 self.complete_until = request
         except LOST as error:
             self._warn_of_cluster(str(error) or type(error).__name__)
@@ -329,22 +336,27 @@ class Session:
         within_limit = []
         for chunk in chunks:
             table, rows = chunk_file.describe(chunk)
-            if table in chunk_file.SHORT_TABLES or (not self.beyond_limit and len(chunk) <= self._bytes_left):
+            if table in chunk_file.SHORT_TABLES or len(chunk) <= self._bytes_left:
                 within_limit.append(chunk)
                 self._bytes_left -= len(chunk)
             else:
+                self._reach_limit()
                 self.beyond_limit[table] += rows
         self._chunks_bytes += chunk_file.append(self.folder / RECORD, process, within_limit, self._repeat)
-        if self.beyond_limit:
-            warn(f"{self.folder}: the record has reached its limit; what follows is counted and not written")
+
+    def _reach_limit(self) -> None:
+        """Leave out all rows from now on, so that the tables end at one moment."""
+        warn(f"{self.folder}: the record has reached its limit; what follows is counted and not written")
+        self._bytes_left = 0
+        self.life.move(SessionEvent.REACH_LIMIT)
 
     def _into_file(self, write: Callable[[], None]) -> None:
         """Write, until that fails once: what follows a frame that was cut could not be read."""
-        if self._writable:
+        if self.life.is_writable:
             try:
                 write()
             except OSError as error:
-                self._writable = self._recording = False
+                self.life.move(SessionEvent.LOSE_FOLDER)
                 warn(f"{self.folder}: the record ends here, it cannot be written: {error.strerror or error}")
 
     def explain(self) -> Any:

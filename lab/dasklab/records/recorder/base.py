@@ -19,6 +19,7 @@ from distributed.metrics import time
 from tornado.ioloop import PeriodicCallback
 
 from dasklab.records.recorder.layout import COMMON, FORM
+from dasklab.records.recorder.life import Event, Life
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace, replace_item
 from dasklab.records.recorder.privacy import Privacy
@@ -93,12 +94,13 @@ class Recorder:
             lease_s: detach if nobody takes records for so long.
         """
         self.owner, self.privacy, self.lease_s = owner, privacy, lease_s
+        self.life = Life()
+        self.undo: list[Callable[[], Any]] = []
 
     def attach(self, server: Any) -> None:
         """Begin to record what this server does."""
         self.server, self.asked = server, time()
         self.store = Store(self.tables, MOST_ROWS, privacy=self.privacy)
-        self.undo: list[Callable[[], Any]] = []
         self.is_described = False
         self.loop_thread = threading.get_native_id()
         self.totals = self.all_counters()
@@ -113,6 +115,10 @@ class Recorder:
 
     def detach(self) -> None:
         """Undo everything, the latest change first."""
+        self.life.move(Event.DETACH)
+        self._undo_all()
+
+    def _undo_all(self) -> None:
         while self.undo:
             self._undo(self.undo.pop())
 
@@ -134,7 +140,7 @@ class Recorder:
 
         def stamped(messages: Any, *args: Any, **options: Any) -> Any:
             nonlocal due
-            if not self.undo:  # detached, below somebody else's method
+            if not self.life.is_recording:  # detached, below somebody else's method
                 return write(messages, *args, **options)
             now = time()
             self.note_all(note, messages, now, due)
@@ -171,6 +177,8 @@ class Recorder:
         self.store.logs["cpu"].add(now, cpu_s, waited_s, loop_waited_s, resident_bytes())
 
     def abandon(self) -> None:
+        """Detach, because nobody takes the records any more."""
+        self.life.move(Event.ABANDON)
         self.detach()
 
     async def take(self, record: str, summary: bool = False) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from distributed.metrics import time
 
 from dasklab.records.recorder.base import MOST_ROWS, NAME, TICK_MS, Owner, Recorder, guarded
 from dasklab.records.recorder.layout import SCHEDULER
+from dasklab.records.recorder.life import Event
 from dasklab.records.recorder.patches import replace, replace_item
 from dasklab.records.recorder.process import NAN, without_credentials
 
@@ -44,6 +45,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         except Exception:
             self.detach()
             raise
+        self.life.move(Event.ATTACH)
 
     def inherits(self, other: Owner, clients: Container[str]) -> bool:
         """Return whether another recording was left behind: by its client, or by a block of this process."""
@@ -225,6 +227,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
     # The end
 
     def abandon(self) -> None:
+        self.life.move(Event.ABANDON)
         self.server.loop.add_callback(self.close_everywhere)
 
     async def end(self, record: str) -> dict[str, Any] | None:

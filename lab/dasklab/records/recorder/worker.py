@@ -20,6 +20,7 @@ from distributed.profile import merge
 
 from dasklab.records.recorder.base import NAME, Recorder, describe, guarded
 from dasklab.records.recorder.layout import SEPARATOR, WORKER
+from dasklab.records.recorder.life import Event, State
 from dasklab.records.recorder.patches import Undo, replace, replace_item, share
 from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import CHUNK_ROWS
@@ -39,24 +40,27 @@ class WorkerRecorder(Recorder, WorkerPlugin):
 
         An exception would keep a worker that joins from starting, so the next visit reports it instead.
         """
-        self.undo = []
         try:
             self.attach(worker)
         except Exception as error:  # noqa: BLE001
-            self.detach()
-            self.reason = f"attach: {describe(error)}"
-            self.undo.append(replace_item(worker.handlers, "dasklab_take", self.decline))
+            self._undo_all()
+            self.decline(worker, f"attach: {describe(error)}")
+            self.life.move(Event.FAIL)
+        else:
+            self.life.move(Event.ATTACH)
 
-    async def decline(self, record: str, summary: bool = False) -> dict[str, Any]:
-        """Answer in place of ``take``: this worker is not recorded."""
-        return {"failures": {self.reason: 1}, "more": False}
+    def decline(self, worker: Any, reason: str) -> None:
+        """Answer the next visits with the reason for which this worker is not recorded."""
+
+        async def answer(record: str, summary: bool = False) -> dict[str, Any]:
+            return {"failures": {reason: 1}, "more": False}
+
+        self.undo.append(replace_item(worker.handlers, "dasklab_take", answer))
 
     async def teardown(self, worker: Any) -> None:
         """Dask calls this when the plugin is removed; also when its worker closes, while others go on."""
-        if hasattr(self, "reason"):
-            self.detach()
-            return
-        if self.undo and worker.status == Status.closing:
+        if self.life.state is State.ATTACHED and worker.status == Status.closing:
+            self.life.move(Event.CLOSE)
             await self.hand_over()
         self.detach()
 
@@ -196,7 +200,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         @wraps(original)  # Dask passes what the signature names: the connection, serializers
         async def handle(*comm: Any, **message: Any) -> Any:
             answer = partial(original, *comm, **message)
-            return await (wrapper(answer, **message) if self.undo else answer())
+            return await (wrapper(answer, **message) if self.life.is_recording else answer())
 
         self.undo.append(replace_item(handlers, name, handle))
 
