@@ -19,7 +19,7 @@ from distributed.metrics import time
 
 from dasklab.records.recorder.base import guarded
 from dasklab.records.recorder.layout import CLIENT
-from dasklab.records.recorder.life import Event, Life
+from dasklab.records.recorder.life import Life, RecorderEvent
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
@@ -70,10 +70,10 @@ class ClientRecorder:
         for name, kind in AWAITED.items():
             self._replace(name, partial(self._awaited, kind))
         self.undo.append(watch_loop(self.client.loop, self.store.logs["busy"]))
-        self.life.move(Event.ATTACH)
+        self.life.move(RecorderEvent.ATTACH)
 
     def detach(self) -> None:
-        self.life.move(Event.DETACH)
+        self.life.move(RecorderEvent.DETACH)
         while self.undo:
             self.undo.pop()()
 

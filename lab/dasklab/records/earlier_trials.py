@@ -211,7 +211,7 @@ class _Scheduler:
             "waiting_s": self.waiting.last(key, decided),
             "queued_s": self.queued.last(key, decided),
             "decided_s": decided,
-            "due_s": self.due.get((key, sent)),
+            "due_s": self.due.get((key, sent)) or None,
             "sent_s": sent,
             "handled_s": handled,
             "trigger": self.ended.get(stimulus, ""),
@@ -246,7 +246,7 @@ class _Worker:
             "start_s": start,
             "stop_s": stop,
             "done_s": done,
-            "report_due_s": self.due.get((key, reported)),
+            "report_due_s": self.due.get((key, reported)) or None,
             "reported_s": reported,
         }
 

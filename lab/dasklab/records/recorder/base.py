@@ -19,7 +19,7 @@ from distributed.metrics import time
 from tornado.ioloop import PeriodicCallback
 
 from dasklab.records.recorder.layout import COMMON, FORM
-from dasklab.records.recorder.life import Event, Life
+from dasklab.records.recorder.life import Life, RecorderEvent
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace, replace_item
 from dasklab.records.recorder.privacy import Privacy
@@ -115,7 +115,7 @@ class Recorder:
 
     def detach(self) -> None:
         """Undo everything, the latest change first."""
-        self.life.move(Event.DETACH)
+        self.life.move(RecorderEvent.DETACH)
         self._undo_all()
 
     def _undo_all(self) -> None:
@@ -178,7 +178,7 @@ class Recorder:
 
     def abandon(self) -> None:
         """Detach, because nobody takes the records any more."""
-        self.life.move(Event.ABANDON)
+        self.life.move(RecorderEvent.ABANDON)
         self.detach()
 
     async def take(self, record: str, summary: bool = False) -> dict[str, Any] | None:

@@ -18,8 +18,8 @@ from __future__ import annotations
 from enum import Enum, auto
 
 
-class State(Enum):
-    """What a recorder does."""
+class RecorderState(Enum):
+    """What a recorder does to the process that it is in."""
 
     NEW = auto()  # on its way to its process
     ATTACHED = auto()  # its hooks record
@@ -29,7 +29,7 @@ class State(Enum):
     DETACHED = auto()  # all that it changed is as it was before
 
 
-class Event(Enum):
+class RecorderEvent(Enum):
     """What happens to a recorder."""
 
     ATTACH = auto()
@@ -40,21 +40,23 @@ class Event(Enum):
 
 
 TRANSITIONS = {
-    (State.NEW, Event.ATTACH): State.ATTACHED,
-    (State.NEW, Event.FAIL): State.DECLINING,
-    (State.NEW, Event.DETACH): State.DETACHED,
-    (State.ATTACHED, Event.CLOSE): State.DETACHING,
-    (State.ATTACHED, Event.ABANDON): State.ORPHANED,
-    (State.ATTACHED, Event.DETACH): State.DETACHED,
-    (State.DECLINING, Event.DETACH): State.DETACHED,
-    (State.DETACHING, Event.ABANDON): State.DETACHING,
-    (State.DETACHING, Event.DETACH): State.DETACHED,
-    (State.ORPHANED, Event.ABANDON): State.ORPHANED,
-    (State.ORPHANED, Event.DETACH): State.DETACHED,
-    (State.DETACHED, Event.ABANDON): State.DETACHED,  # its last tick may still be under way
-    (State.DETACHED, Event.DETACH): State.DETACHED,  # Dask removes a plugin that has left by itself
+    (RecorderState.NEW, RecorderEvent.ATTACH): RecorderState.ATTACHED,
+    (RecorderState.NEW, RecorderEvent.FAIL): RecorderState.DECLINING,
+    (RecorderState.NEW, RecorderEvent.DETACH): RecorderState.DETACHED,
+    (RecorderState.ATTACHED, RecorderEvent.CLOSE): RecorderState.DETACHING,
+    (RecorderState.ATTACHED, RecorderEvent.ABANDON): RecorderState.ORPHANED,
+    (RecorderState.ATTACHED, RecorderEvent.DETACH): RecorderState.DETACHED,
+    (RecorderState.DECLINING, RecorderEvent.DETACH): RecorderState.DETACHED,
+    (RecorderState.DETACHING, RecorderEvent.ABANDON): RecorderState.DETACHING,
+    (RecorderState.DETACHING, RecorderEvent.DETACH): RecorderState.DETACHED,
+    (RecorderState.ORPHANED, RecorderEvent.ABANDON): RecorderState.ORPHANED,
+    (RecorderState.ORPHANED, RecorderEvent.DETACH): RecorderState.DETACHED,
+    # its last tick may still be under way
+    (RecorderState.DETACHED, RecorderEvent.ABANDON): RecorderState.DETACHED,
+    # Dask removes a plugin that has left by itself
+    (RecorderState.DETACHED, RecorderEvent.DETACH): RecorderState.DETACHED,
 }
-RECORDING = frozenset({State.ATTACHED, State.DETACHING, State.ORPHANED})
+RECORDING = frozenset({RecorderState.ATTACHED, RecorderState.DETACHING, RecorderState.ORPHANED})
 """The states in which hooks record."""
 
 
@@ -62,9 +64,9 @@ class Life:
     """The state of a recorder."""
 
     def __init__(self) -> None:
-        self.state = State.NEW
+        self.state = RecorderState.NEW
 
-    def move(self, event: Event) -> None:
+    def move(self, event: RecorderEvent) -> None:
         self.state = TRANSITIONS[self.state, event]
 
     @property

@@ -14,7 +14,7 @@ from distributed.metrics import time
 
 from dasklab.records.recorder.base import MOST_ROWS, NAME, TICK_MS, Owner, Recorder, guarded
 from dasklab.records.recorder.layout import SCHEDULER
-from dasklab.records.recorder.life import Event
+from dasklab.records.recorder.life import RecorderEvent
 from dasklab.records.recorder.patches import replace, replace_item
 from dasklab.records.recorder.process import NAN, without_credentials
 
@@ -45,7 +45,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         except Exception:
             self.detach()
             raise
-        self.life.move(Event.ATTACH)
+        self.life.move(RecorderEvent.ATTACH)
 
     def inherits(self, other: Owner, clients: Container[str]) -> bool:
         """Return whether another recording was left behind: by its client, or by a block of this process."""
@@ -227,7 +227,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
     # The end
 
     def abandon(self) -> None:
-        self.life.move(Event.ABANDON)
+        self.life.move(RecorderEvent.ABANDON)
         self.server.loop.add_callback(self.close_everywhere)
 
     async def end(self, record: str) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from distributed.profile import merge
 
 from dasklab.records.recorder.base import NAME, Recorder, describe, guarded
 from dasklab.records.recorder.layout import SEPARATOR, WORKER
-from dasklab.records.recorder.life import Event, State
+from dasklab.records.recorder.life import RecorderEvent, RecorderState
 from dasklab.records.recorder.patches import Undo, replace, replace_item, share
 from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import CHUNK_ROWS
@@ -45,9 +45,9 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         except Exception as error:  # noqa: BLE001
             self._undo_all()
             self.decline(worker, f"attach: {describe(error)}")
-            self.life.move(Event.FAIL)
+            self.life.move(RecorderEvent.FAIL)
         else:
-            self.life.move(Event.ATTACH)
+            self.life.move(RecorderEvent.ATTACH)
 
     def decline(self, worker: Any, reason: str) -> None:
         """Answer the next visits with the reason for which this worker is not recorded."""
@@ -59,8 +59,8 @@ class WorkerRecorder(Recorder, WorkerPlugin):
 
     async def teardown(self, worker: Any) -> None:
         """Dask calls this when the plugin is removed; also when its worker closes, while others go on."""
-        if self.life.state is State.ATTACHED and worker.status == Status.closing:
-            self.life.move(Event.CLOSE)
+        if self.life.state is RecorderState.ATTACHED and worker.status == Status.closing:
+            self.life.move(RecorderEvent.CLOSE)
             await self.hand_over()
         self.detach()
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from dasklab.model.files import CaptureRecords, Records, Sample
 from dasklab.paths import SHARE
+from dasklab.records import promises
 from dasklab.records.earlier_trials import frames, other_form, tables
 from dasklab.records.recorder.worker import stacks
 from dasklab.records.speedscope import speedscope
@@ -130,6 +131,8 @@ def test_stored_trials_of_both_earlier_formats_are_read(tmp_path: Path) -> None:
     trial = records.parent
     current = {captured: frames(trial, captured) for captured in (False, True)}
     assert all(len(tables["tasks"]) and len(tables["cpu"]) for tables in current.values())
+    for own in current.values():
+        promises.validate(own)
     for kind in (Records, CaptureRecords):  # format 2 has other names
         document = json.loads((trial / kind.FILE).read_text())
         (trial / kind.FILE).unlink()

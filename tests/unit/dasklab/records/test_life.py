@@ -12,17 +12,17 @@ from dasklab.records.recorder.life import (
     RECORDING,
     SESSION_TRANSITIONS,
     TRANSITIONS,
-    Event,
     Life,
+    RecorderEvent,
+    RecorderState,
     SessionEvent,
     SessionLife,
     SessionState,
-    State,
 )
 
 Table = Mapping[tuple[Any, Any], Any]
 MACHINES = [
-    pytest.param(Life, TRANSITIONS, State, Event, id="recorder"),
+    pytest.param(Life, TRANSITIONS, RecorderState, RecorderEvent, id="recorder"),
     pytest.param(SessionLife, SESSION_TRANSITIONS, SessionState, SessionEvent, id="session"),
 ]
 
@@ -60,9 +60,11 @@ def test_every_state_is_reached_and_every_event_is_handled_or_refused(
 
 
 def test_a_recorder_can_detach_in_each_state_and_stays_detached() -> None:
-    assert {TRANSITIONS[state, Event.DETACH] for state in State} == {State.DETACHED}
-    assert {after for (state, _), after in TRANSITIONS.items() if state is State.DETACHED} == {State.DETACHED}
-    assert State.DETACHED not in RECORDING
+    assert {TRANSITIONS[state, RecorderEvent.DETACH] for state in RecorderState} == {RecorderState.DETACHED}
+    assert {after for (state, _), after in TRANSITIONS.items() if state is RecorderState.DETACHED} == {
+        RecorderState.DETACHED
+    }
+    assert RecorderState.DETACHED not in RECORDING
 
 
 def test_a_session_whose_cluster_or_folder_failed_is_never_complete() -> None:
