@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daskwire.arrays import Flags
-from daskwire.dask.conversations import Conversation
+from daskwire.dask.conversations import Conversation, stream_of
 from daskwire.dask.framing.headers import Generation, generation_of
 from daskwire.dask.framing.messagepack import UndecodableError
 from daskwire.dask.messages import Messages, build, content
@@ -27,6 +27,7 @@ from daskwire.net.extent import Extent, Lives, extents, lives
 from daskwire.net.health import RoundTrips, round_trips
 from daskwire.net.packets.macs import Macs
 from daskwire.net.segments import Lanes, Segments, Tally, lanes
+from daskwire.net.stream import Stream
 from daskwire.net.tcp import Disorder, Pieces
 from daskwire.schema import Table
 
@@ -155,6 +156,13 @@ class Capture:
             for fields in body if isinstance(body, tuple) else (body,):
                 if isinstance(fields, dict) and fields.get("op") in ops:
                     yield message, str(fields["op"]), fields
+
+    def stream(self, flow: int) -> Stream | None:
+        """Return the bytes of a flow as they were sent, encrypted or not; None without captured payload."""
+        index = int(np.searchsorted(self.pieces.flow, flow))
+        if index == len(self.pieces.flow) or self.pieces.flow[index] != flow:
+            return None
+        return stream_of(self.memory, self.segments, self.pieces, index)
 
     @cached_property
     def lanes(self) -> Lanes:

@@ -83,18 +83,22 @@ def streams_of(
     candidates = np.flatnonzero(pieces.whole & (pieces.length >= 24))
     heads = memory.words(pieces.offset[candidates], 3)
     simple[candidates] = simple_messages(heads, pieces.length[candidates])
-    time_ns = segments.time_ns[pieces.row]
     streams, forms = {}, {}
     for index, flow in enumerate(pieces.flow.tolist()):
-        s = slice(int(pieces.begin[index]), int(pieces.begin[index + 1]))
-        opened, forms[flow] = bool(pieces.opened[index]), simple[s]
-        streams[flow] = Stream(
-            memory,
-            pieces.start[s],
-            pieces.length[s],
-            pieces.captured[s],
-            pieces.offset[s],
-            time_ns[s],
-            opened,
-        )
+        forms[flow] = simple[int(pieces.begin[index]) : int(pieces.begin[index + 1])]
+        streams[flow] = stream_of(memory, segments, pieces, index)
     return streams, forms
+
+
+def stream_of(memory: Memory, segments: Segments, pieces: Pieces, index: int) -> Stream:
+    """Build the stream of one flow; ``index`` is its place in ``pieces``."""
+    part = slice(int(pieces.begin[index]), int(pieces.begin[index + 1]))
+    return Stream(
+        memory,
+        pieces.start[part],
+        pieces.length[part],
+        pieces.captured[part],
+        pieces.offset[part],
+        segments.time_ns[pieces.row[part]],
+        bool(pieces.opened[index]),
+    )

@@ -31,6 +31,7 @@ from daskwire.problems.kinds import (
     slow_connects,
     slow_link,
     slow_scheduler_loop,
+    tls_failures,
     tls_without_keys,
     unanswered_connects,
     unanswered_handshake,
@@ -47,6 +48,7 @@ KINDS: dict[str, Kind] = {
     module.KIND.name: module.KIND
     for module in (
         undecoded_capture,
+        tls_failures,
         tls_without_keys,
         wrong_capture_point,
         incomplete_capture,
