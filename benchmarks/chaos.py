@@ -22,6 +22,9 @@ Then it checks that
 - no trial is ``ok`` and incomplete, no upload is cut, no cut record counts as whole;
 - the final ``dasklab destroy`` leaves no process, mount, control group, lock or state.
 
+Ctrl-C (or SIGTERM) ends it after the present round, with the final checks. A second one ends it at once, and
+the lab stays.
+
 Exit status: 0 if all checks passed, else 1. Requires what a lab of containers requires (``dasklab doctor``);
 ``disk`` needs mkfs.ext4 and a loop device.
 """
@@ -518,9 +521,10 @@ def survive(folder: Path, count: int, limit_s: float, seed: int, victims: Sequen
             stack.enter_context(file_system(folder / "disk"))
         bench = build(folder) if set(victims) - OF_A_CLUSTER else None
         cluster = RecordedCluster(folder / "cluster") if set(victims) & OF_A_CLUSTER else None
+        stopped = stop_on_signal()
         start_s = time.monotonic()
         for number, chance in enumerate(rounds(seed, victims), 1):
-            if len(kills) == count or time.monotonic() > start_s + limit_s:
+            if len(kills) == count or time.monotonic() > start_s + limit_s or stopped.is_set():
                 break
             if cluster and chance.victim in OF_A_CLUSTER:
                 kill = cluster_round(cluster, chance)
@@ -538,6 +542,19 @@ def survive(folder: Path, count: int, limit_s: float, seed: int, victims: Sequen
             left += leftovers(bench)
     print_table(kills, left)
     return bool(left) or any(kill.faults for kill in kills)
+
+
+def stop_on_signal() -> threading.Event:
+    """Return an event that the first SIGINT or SIGTERM sets. The second one does what it usually does."""
+    stopped = threading.Event()
+
+    def stop(signum: int, _frame: object) -> None:
+        stopped.set()
+        signal.signal(signum, signal.default_int_handler)
+
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, stop)
+    return stopped
 
 
 def build(folder: Path) -> Bench:
