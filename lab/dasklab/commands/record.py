@@ -50,7 +50,7 @@ def record(
     """
     from distributed import Client
 
-    import dasklab
+    from dasklab.records.session import Session
 
     try:
         client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
@@ -61,7 +61,7 @@ def record(
     with client:
         begin = time.monotonic()
         keys = "hash" if hash_keys else "plain"
-        with dasklab.record(client, folder, code=not no_code, keys=keys, max_mb=max_mb) as run:
+        with Session(client, folder, not no_code, keys, max_mb=max_mb, watches=True) as run:
             click.echo(f"Recording {scheduler} into {folder}. Ctrl-C ends it.", err=True)
             try:
                 _wait(run, begin + (A_YEAR_S if seconds is None else seconds))

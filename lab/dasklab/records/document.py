@@ -41,6 +41,10 @@ class Record:
 
     Attributes:
         client: the id of the client that recorded; others may have used the cluster meanwhile.
+        start, stop: when the user's block was entered and left, by the client's clock. While it lasts, and
+            if it was never left, ``stop`` is when this was written.
+        watches: whether the work of other programs was recorded, as ``dasklab record`` does, and not that of
+            the recording client; None if unknown.
         lost: rows that each process dropped because its memory was full.
         failures: how often hooks of the recorder failed, by process and reason.
         complete: whether everything was fetched until the recorder detached; None (unknown) in records that
@@ -67,6 +71,7 @@ class Record:
     beyond_limit: dict[str, int] = field(default_factory=dict)
     keys: str = ""
     code: bool | None = None
+    watches: bool | None = None
     chunks_bytes: int | None = None
     repeats: tuple[RecordedRepeat, ...] = ()
 

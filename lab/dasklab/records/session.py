@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -27,6 +28,7 @@ from dasklab.records.recorder.base import NAME, Owner
 from dasklab.records.recorder.layout import FORM
 from dasklab.records.recorder.life import SessionEvent, SessionLife, SessionState
 from dasklab.records.recorder.privacy import Privacy
+from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.scheduler import SchedulerRecorder
 from dasklab.records.recorder.worker import WorkerRecorder
 from dasklab.records.travel import other_python, pack_plugin
@@ -64,11 +66,19 @@ class Session:
         explain: Callable[[Path], Any] = str,
         max_mb: float = 1000,
         hold: bool = False,
+        watches: bool = False,
     ) -> None:
+        """Prepare to record.
+
+        Args:
+            hold: let all processes keep what they recorded until ``collect`` is called.
+            watches: what is recorded is the work of other programs, not of this one.
+        """
         if keys not in KEYS:
             raise LabError(f"keys is '{keys}'; it must be one of {', '.join(KEYS)}")
         self.client, self.folder = client, Path(folder)
         self.privacy, self._explain = Privacy(keys == "hash", code), explain
+        self.watches, self.stop = watches, NAN
         self.hold, self.lease_s = hold, HELD_LEASE_S if hold else LEASE_S
         self.mine = ClientRecorder(client, self.privacy, hold)
         self.repeats: list[RecordedRepeat] = []
@@ -132,6 +142,7 @@ class Session:
         await self._stop()
 
     def _leave(self) -> None:
+        self.stop = time()
         OPEN_RECORDS.discard(self.owner.record)
         self.mine.detach()
 
@@ -163,6 +174,7 @@ class Session:
         OPEN_RECORDS.add(self.owner.record)
         self._stopping = asyncio.Event()
         self._visiting = asyncio.ensure_future(self._visit_again_and_again())
+        self.start = time()  # the user's block begins; the time for attaching is not part of it
 
     def _owner(self) -> Owner:
         client = self.client.id
@@ -304,9 +316,11 @@ class Session:
         self._into_file(self._write)
 
     def _write(self) -> None:
-        about: dict[str, Any] = {"form": FORM, "client": self.client.id, "start": self.start, "stop": time()}
+        about: dict[str, Any] = {"form": FORM, "client": self.client.id, "start": self.start}
         record = Record(
             **about,
+            stop=time() if isnan(self.stop) else self.stop,
+            watches=self.watches,
             lost=self.lost,
             failures=self.failures,
             complete=self.complete,

@@ -368,7 +368,8 @@ def test_a_record_is_complete_when_the_recorder_has_detached(client: Client, tmp
         total(client)
     about = read_document(tmp_path / "run")
     assert about.complete is True
-    assert about.complete_until and about.start < about.complete_until <= about.stop
+    assert about.complete_until and about.start < about.stop <= about.complete_until
+    assert about.watches is False
     assert about.chunks_bytes == (tmp_path / "run" / RECORD).stat().st_size
 
 

@@ -3,6 +3,8 @@
 Usually a task waits for the end of its trigger, or for the task that keeps its thread. Where the walk
 reaches the arrival of a graph, it goes on through the client: the graph was prepared, sent and built, the
 user's code ran, and before that the client learnt of a result; the task that made that result comes before.
+After the last result that the user's program waited for, its own code is the path. Of programs that were not
+recorded, only their graphs are known: before a graph comes the last task of the same client.
 Where a task was chosen for another reason (work stealing, a shuffle, a worker that joined), the last of the
 tasks that it needs comes before; if it needs none, the last one that had ended.
 """
@@ -14,15 +16,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dasklab.breakdown.answers.client_waits import ClientWaits, client_waits, last_handled
 from dasklab.breakdown.assign.idle import BY_CLIENT, NO_GRAPH, IdleReasons
 from dasklab.breakdown.assign.refine import refine
 from dasklab.breakdown.assign.timeline import explain_after, explain_before, origins, report_begins
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
 from dasklab.breakdown.model.causes import COMPUTE, DISK
 from dasklab.breakdown.model.intervals import Intervals, Windows, concatenate
-from dasklab.breakdown.model.repeat import Repeat
-
-CLOCK_S = 0.001  # the client's clock may be off by this when its calls are compared with each other
+from dasklab.breakdown.model.repeat import Extent, Graph, Repeat
 
 
 @dataclass(frozen=True)
@@ -82,20 +83,13 @@ def _windows(repeat: Repeat, task: Floats | Codes, low: Floats, high: Floats) ->
 
 
 def _follow(repeat: Repeat) -> Chain:
-    """Go from the last task to the one before, until the repeat's start."""
+    """Go from the last task that was waited for to the one before, until the repeat's start."""
     chain = Chain()
-    task = (
-        int(np.fmax(repeat.tasks.stamps["handled"], repeat.tasks.stop).argmax())
-        if len(repeat.tasks)
-        else NONE
-    )
-    end = (
-        float(np.clip(repeat.tasks.handled[task], repeat.start, repeat.stop))
-        if task != NONE
-        else repeat.start
-    )
+    waits = client_waits(repeat)
+    task, handled = _last(repeat, waits)
+    end = min(max(handled, repeat.start), repeat.stop)
     chain.gaps.append((BY_CLIENT, end, repeat.stop))
-    before = _predecessors(repeat)  # lists: single items of arrays are slow
+    before = _predecessors(repeat, waits)  # lists: single items of arrays are slow
     begin, previous, is_direct = before.begin.tolist(), before.task.tolist(), before.is_direct.tolist()
     resume, gap = before.resume.tolist(), before.gap.tolist()
     start, reported = repeat.tasks.start.tolist(), report_begins(repeat).tolist()
@@ -123,6 +117,18 @@ def _follow(repeat: Repeat) -> Chain:
     return chain
 
 
+def _last(repeat: Repeat, waits: ClientWaits) -> tuple[int, float]:
+    """Return the last task that was waited for, and when the scheduler had handled its end.
+
+    Where no call that waits was recorded, it is the last one that was handled.
+    """
+    stop = np.array([repeat.stop])
+    task, handled = waits.before(stop)
+    if task[0] == NONE:
+        task, handled = last_handled(repeat, np.array([np.inf]), repeat.is_users)
+    return int(task[0]), float(handled[0])
+
+
 def _last_handled(repeat: Repeat, time: float, visited: set[int]) -> int:
     """Return the last task whose end the scheduler had handled by a time, except some."""
     order = repeat.tasks.handled_order
@@ -132,14 +138,14 @@ def _last_handled(repeat: Repeat, time: float, visited: set[int]) -> int:
     return int(order[position]) if position >= 0 else NONE
 
 
-def _predecessors(repeat: Repeat) -> Predecessors:
+def _predecessors(repeat: Repeat, waits: ClientWaits) -> Predecessors:
     tasks, origin, previous = repeat.tasks, origins(repeat), repeat.previous_on_thread
     freed = np.where(previous != NONE, tasks.stop[previous], np.nan)
     by_thread = freed > tasks.stamps["ready"]
     is_direct = by_thread | (origin.trigger != NONE)
     need, needed = _last_need(repeat)
-    graph, arrival, source, learnt = _graphs_before(repeat, origin.begin)
-    other, handled = _handled_before(repeat, origin.begin)
+    graph, arrival, source, learnt = _graphs_before(repeat, origin.begin, waits)
+    other, handled = last_handled(repeat, origin.begin, np.ones(len(tasks), bool))
     by_other = (need == NONE) & (graph != NONE) & (handled > _first_decision(origin.begin, graph))
     need, needed = np.where(by_other, other, need), np.where(by_other, handled, needed)
     by_graph = (graph != NONE) & ~(needed > arrival)
@@ -176,42 +182,50 @@ def _last_need(repeat: Repeat) -> tuple[Codes, Floats]:
     return last, when
 
 
-def _graphs_before(repeat: Repeat, time: Floats) -> tuple[Codes, Floats, Codes, Floats]:
-    """Return for some times the last graph that had arrived, when, and what the client waited for before it.
+def _graphs_before(repeat: Repeat, time: Floats, waits: ClientWaits) -> tuple[Codes, Floats, Codes, Floats]:
+    """Return for each task the last graph of its client that had arrived by a time, and when it had.
 
-    That is the task whose result the client learnt of last before it built the graph, and when the scheduler
-    had handled that task; ``NONE`` and minus infinity where the client had not waited for anything.
+    Then the task that the client waited for before it built that graph, and when the scheduler had handled
+    that task. ``NONE`` and minus infinity where there is no graph, or where the client had waited for none.
+    A graph of a client that is none of the user's says nothing about the user's program.
     """
-    if not repeat.graphs:
-        nothing, never = np.full(len(time), NONE), np.full(len(time), -np.inf)
+    nothing, never = np.full(len(time), NONE), np.full(len(time), -np.inf)
+    number = [
+        number
+        for number, graph in enumerate(repeat.graphs)
+        if graph.is_recorded or repeat.extent is Extent.WATCHED
+    ]
+    if not number:
         return nothing, never, nothing, never
-    arrival = np.array([graph.received for graph in repeat.graphs])
-    begin = np.array([graph.begin for graph in repeat.graphs])
-    _, returned = repeat.calls.of_kind("sync")
-    learnt = _latest(np.sort(returned), begin + CLOCK_S)
-    source, handled = _handled_before(repeat, learnt + CLOCK_S)
-    graph = np.searchsorted(arrival, time, side="right") - 1
-    has = graph >= 0
+    graphs = [repeat.graphs[row] for row in number]
+    arrival = np.array([graph.received for graph in graphs])
+    source, handled = waits.before(np.array([graph.begin for graph in graphs]))
+    if repeat.extent is Extent.WATCHED:
+        source, handled = _handled_of_same_client(repeat, graphs)
+    graph = nothing.copy()
+    client, clients = repeat.task_clients
+    for code, name in enumerate(clients):
+        mine = np.flatnonzero(client == code)
+        own = np.array([number for number, graph in enumerate(graphs) if graph.client == name], np.int64)
+        own = own if len(own) else np.arange(len(graphs))  # of an unknown client: any
+        position = np.searchsorted(arrival[own], time[mine], side="right") - 1
+        graph[mine] = np.append(own, NONE)[position]
+    has = graph != NONE
     return (
-        graph,
+        np.where(has, np.array(number)[graph], NONE),
         np.where(has, arrival[graph], -np.inf),
         np.where(has, source[graph], NONE),
         np.where(has, handled[graph], -np.inf),
     )
 
 
-def _handled_before(repeat: Repeat, time: Floats) -> tuple[Codes, Floats]:
-    """Return for some times the last task whose end the scheduler had handled, and when it had.
-
-    ``NONE`` and minus infinity where there is none.
-    """
-    order = repeat.tasks.handled_order
-    position = np.searchsorted(repeat.tasks.handled[order], time, side="right") - 1
-    task = np.append(order, NONE)[position]  # NONE is the last position, of what stands for no task
-    return task, np.append(repeat.tasks.handled, -np.inf)[task]
-
-
-def _latest(times: Floats, bound: Floats) -> Floats:
-    """Return the last of some sorted times that is not after each bound; minus infinity without one."""
-    position = np.searchsorted(times, bound, side="right") - 1
-    return np.append(times, -np.inf)[position]
+def _handled_of_same_client(repeat: Repeat, graphs: Sequence[Graph]) -> tuple[Codes, Floats]:
+    """Return for each graph the last task of its client that was handled before it arrived, and when."""
+    client, clients = repeat.task_clients
+    source, handled = np.full(len(graphs), NONE), np.full(len(graphs), -np.inf)
+    for name in {graph.client for graph in graphs}:
+        own = [number for number, graph in enumerate(graphs) if graph.client == name]
+        arrival = np.array([graphs[number].received for number in own])
+        among = client == clients.index(name) if name in clients else np.zeros(len(client), bool)
+        source[own], handled[own] = last_handled(repeat, arrival, among)
+    return source, handled

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dasklab.breakdown.model.repeat import Graph, Repeat
+from dasklab.breakdown.model.repeat import Extent, Graph, Repeat
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,10 @@ def graph_times(repeats: Sequence[Repeat]) -> GraphTimes | None:
     total = dict.fromkeys((stage.name for stage in GRAPH_STAGES), 0.0)
     for repeat in repeats:
         for number, graph in enumerate(repeat.graphs):
-            # between two graphs of a repeat the client waited: only the first was built since the repeat's
-            # start
-            for name, seconds in _seconds(graph, repeat.start if number == 0 else graph.begin):
+            # a timed computation begins when the first graph is built; the other graphs, and those of a block
+            # of the user's code, began at unknown times
+            is_first = number == 0 and repeat.extent is Extent.COMPUTATION
+            for name, seconds in _seconds(graph, repeat.start if is_first else graph.begin):
                 total[name] += max(0.0, seconds)  # clocks err: a graph may seem to arrive before it was sent
     count = len(repeats)
     return GraphTimes(

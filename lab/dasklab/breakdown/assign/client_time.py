@@ -2,7 +2,7 @@
 
 The client's calls and graphs overlap (a compute call builds a graph, sends it and waits), so the most
 specific one counts: data that moves, then the stages of a graph, then the wait for results. What is left is
-the user's code.
+the user's code; where the user's program was not recorded, what is left is unknown.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Floats
-from dasklab.breakdown.model.causes import BUILD, GATHER, PLAN, RESULT, SCATTER, UPLOAD, USER, Cause
-from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.model.causes import BETWEEN, BUILD, GATHER, PLAN, RESULT, SCATTER, UPLOAD, USER, Cause
+from dasklab.breakdown.model.repeat import Extent, Repeat
 
 Span = tuple[Floats, Floats]
 
@@ -54,7 +54,8 @@ class ClientTime:
 
     def cause_at(self, time: Floats) -> Codes:
         """Return the code of the cause at some times."""
-        codes = np.full(len(time), USER.code)
+        rest = BETWEEN if self.repeat.extent is Extent.WATCHED else USER
+        codes = np.full(len(time), rest.code)
         for cause, (start, stop) in reversed(self.spans.items()):
             starts = np.searchsorted(np.sort(start), time, side="right")
             stops = np.searchsorted(np.sort(stop), time, side="right")

@@ -16,6 +16,7 @@ from dasklab.breakdown.model.arrays import NONE, Bools, Codes, Floats
 from dasklab.breakdown.model.causes import (
     ACTOR,
     AGAIN,
+    BETWEEN,
     COMPUTE,
     EXTERNAL,
     EXTERNAL_OR_STARVED,
@@ -197,6 +198,6 @@ DIVISIONS = (
     Division(INTERPRETER, (COMPUTE,), _interpreter),
     Division(EXTERNAL, (COMPUTE,), _external),
     Division(EXTERNAL_OR_STARVED, (COMPUTE,), _external_or_starved),
-    Division(ACTOR, (USER, RESULT, GATHER), _actors),
+    Division(ACTOR, (USER, BETWEEN, RESULT, GATHER), _actors),
     Division(PAUSED, (QUEUE, NOTHING), _paused),
 )

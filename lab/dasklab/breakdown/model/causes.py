@@ -81,6 +81,7 @@ OWN = Bottleneck("computing", "computing")
 USER_CODE = Bottleneck("client code", "the client's own code")
 GRAPHS = Bottleneck("graphs", "building, sending and preparing graphs")
 CLIENT_DATA = Bottleneck("client data", "data between the client and the workers")
+UNSEEN = Bottleneck("between computations", "between computations")
 RESULTS = Bottleneck("results", "results on their way to the client's code")
 LOCKS = Bottleneck("locks", "waiting for locks, semaphores, queues or events")
 INNER = Bottleneck("nested tasks", "tasks that wait for tasks of their own")
@@ -316,4 +317,10 @@ UNDIVIDED = _register(
     "undivided", Group.IDLE, Kind.IDLE, UNTOLD,
     "could not be divided further",
     "No evidence says what this time was spent on, or pieces of evidence contradict each other.",
+)  # fmt: skip
+BETWEEN = _register(
+    "between", Group.CLIENT, Kind.IDLE, UNSEEN,
+    "between computations",
+    "The scheduler knew no unfinished task, and the program that uses the cluster was not recorded: whether "
+    "it ran code of its own or moved data is unknown.",
 )  # fmt: skip

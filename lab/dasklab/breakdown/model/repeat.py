@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +18,21 @@ from dasklab.breakdown.model.steps import NO_STEPS, Steps, steps
 
 CLIENT, SCHEDULER = "client", "scheduler"
 CLIENT_CODE, SCHEDULER_CODE, FIRST_WORKER = 0, 1, 2
+INSIDE_TASKS = "Client-worker-"
+"""Ids of clients of tasks begin so: what they send belongs to whatever sent the task."""
+
+
+class Extent(Enum):
+    """What a repeat lasted for."""
+
+    COMPUTATION = auto()
+    """One timed call of the client."""
+
+    BLOCK = auto()
+    """A block of the user's program, from entering it to leaving it."""
+
+    WATCHED = auto()
+    """The computations of programs that were not recorded: what they did besides is unknown."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +126,12 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph: when the client began and sent it and the scheduler received it; then seconds of work."""
+    """A graph: when the client began and sent it and the scheduler received it; then seconds of work.
+
+    Attributes:
+        client: id of the client that sent it; empty if unknown.
+        is_recorded: whether that client was recorded. Else ``begin`` and ``sent`` are ``received``.
+    """
 
     begin: float
     sent: float
@@ -120,6 +141,8 @@ class Graph:
     materialise: float
     order: float
     state: float
+    client: str = ""
+    is_recorded: bool = True
 
 
 @dataclass(frozen=True)
@@ -204,6 +227,12 @@ class Repeat:
     joined: Mapping[str, float] = field(default_factory=dict)
     """When each worker joined the cluster; without those that were there from the start."""
 
+    extent: Extent = Extent.COMPUTATION
+    """What it lasted for."""
+
+    senders: Sequence[str] = ()
+    """For each key, by position, the id of the client whose graph introduced it; empty where unknown."""
+
     left: Mapping[str, float] = field(default_factory=dict)
     """When each worker left the cluster; without those that stayed."""
 
@@ -216,7 +245,7 @@ class Repeat:
         tasks, keys, nodes = self.tasks, len(self.keys), len(self.places.nodes)
         promises = {
             "stop is not before start": self.start <= self.stop,
-            "keys are unique": len(set(self.keys)) == keys == len(self.prefixes),
+            "keys are unique": len(set(self.keys)) == keys == len(self.prefixes) == len(self.senders),
             "tasks are sorted by start": bool((np.diff(tasks.start) >= 0).all()),
             "tasks overlap the repeat": bool(((tasks.start < self.stop) & (tasks.stop > self.start)).all()),
             "tasks have a key and a worker": _are_codes(tasks.key, keys)
@@ -263,6 +292,24 @@ class Repeat:
         """The kind of each task, as a number."""
         codes, _ = pd.factorize(np.array(self.prefixes, dtype=object))
         return codes.astype(np.int64)[self.tasks.key]
+
+    @cached_property
+    def task_clients(self) -> tuple[Codes, list[str]]:
+        """For each task the position of the client that sent it, and the ids of all clients."""
+        codes, clients = pd.factorize(np.array(self.senders, dtype=object))
+        return codes.astype(np.int64)[self.tasks.key], [str(client) for client in clients]
+
+    @cached_property
+    def is_users(self) -> Mask:
+        """For each task whether it may be of the recorded client; all of them where none was recorded."""
+        if self.extent is Extent.WATCHED:
+            return np.ones(len(self.tasks), bool)
+        recorded = {graph.client for graph in self.graphs if graph.is_recorded}
+        client, clients = self.task_clients
+        foreign = [
+            bool(name) and name not in recorded and not name.startswith(INSIDE_TASKS) for name in clients
+        ]
+        return ~np.array([*foreign, False])[client]
 
     @cached_property
     def sizes(self) -> Floats:

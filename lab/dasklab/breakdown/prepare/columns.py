@@ -26,6 +26,7 @@ from dasklab.breakdown.model.repeat import (
 from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS
 from dasklab.breakdown.model.steps import Steps, steps
 from dasklab.breakdown.prepare.gather_evidence import gather_evidence
+from dasklab.records.assemble import texts
 from dasklab.records.recorder.layout import SEPARATOR
 
 ROUNDING_S = 1e-6  # of recorded stamps
@@ -45,8 +46,8 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     threads = _threads(tables["workers"], tasks)
     nodes = {name: code for code, name in enumerate((CLIENT, SCHEDULER, *threads))}
     fetches = fetches[fetches.receiver.isin(nodes) & fetches.sender.isin(nodes)]
-    requested, texts = pd.factorize(fetches["keys"].to_numpy(object))
-    lists = [text.split(SEPARATOR) for text in texts]
+    requested, requests = pd.factorize(fetches["keys"].to_numpy(object))
+    lists = [text.split(SEPARATOR) for text in requests]
     every = [
         tasks.key.to_numpy(object),
         needs.needed.to_numpy(object),
@@ -76,6 +77,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
         evidence=gather_evidence(tables, tasks, keys, nodes, prefixes, start, stop),
         prefixes=prefixes,
         joined=_moments(tables["workers"], "joined_s"),
+        senders=_senders(keys, tables["introduced"], tables["graphs"]),
         left=_moments(tables["workers"], "left_s"),
     )
 
@@ -157,13 +159,28 @@ def complete_graphs(rows: pd.DataFrame) -> pd.DataFrame:
     """Return graphs in order of their arrival; one of which only the arrival is known began then."""
     rows = rows.sort_values("received_s", kind="stable")
     return rows.assign(
-        begin_s=rows.begin_s.fillna(rows.received_s), sent_s=rows.sent_s.fillna(rows.received_s)
+        is_recorded=rows.begin_s.notna(),
+        begin_s=rows.begin_s.fillna(rows.received_s),
+        sent_s=rows.sent_s.fillna(rows.received_s),
     )
 
 
 def _graph(row: Mapping[Any, Any]) -> Graph:
     seconds = {name: float(row[f"{name}_s"]) for name in GRAPH_COLUMNS}
-    return Graph(**seconds, tasks=int(row["tasks"]), nbytes=int(row["nbytes"]))
+    return Graph(
+        tasks=int(row["tasks"]),
+        nbytes=int(row["nbytes"]),
+        client=row["client"] if isinstance(row["client"], str) else "",
+        is_recorded=bool(row["is_recorded"]),
+        **seconds,
+    )
+
+
+def _senders(keys: pd.Index[str], introduced: pd.DataFrame, graphs: pd.DataFrame) -> list[str]:
+    """Return for each key the client whose graph introduced it first; empty where unknown."""
+    client_of_graph = graphs.drop_duplicates("graph").set_index("graph").client
+    first = introduced.drop_duplicates("key").set_index("key").graph
+    return texts(first.reindex(keys).map(client_of_graph)).astype(str).tolist()
 
 
 def _calls(rows: pd.DataFrame) -> Calls:

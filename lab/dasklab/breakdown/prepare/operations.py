@@ -14,10 +14,9 @@ import numpy as np
 import pandas as pd
 
 from dasklab.breakdown.model.arrays import NONE, positions
-from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.model.repeat import INSIDE_TASKS, Repeat
 from dasklab.records.assemble import texts
 
-INSIDE_TASKS = "Client-worker-"  # clients of tasks, whose graphs belong to the operation of the task
 BATCH_S = 0.5  # graphs of the same line that are sent within this time of each other are one batch
 
 

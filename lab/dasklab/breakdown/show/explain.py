@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import permutations
 
+import numpy as np
 import pandas as pd
 
 from dasklab import records
@@ -16,7 +17,8 @@ from dasklab.breakdown.answers.advice.rules import Advice, Measurements
 from dasklab.breakdown.answers.bandwidth import BandwidthEstimate, bandwidth_estimates
 from dasklab.breakdown.answers.facts import Facts, facts
 from dasklab.breakdown.answers.summary import Summary, summarise
-from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
+from dasklab.breakdown.model.arrays import floats
+from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Extent, Repeat
 from dasklab.breakdown.prepare.align import (
     Delay,
     Delays,
@@ -42,6 +44,8 @@ from dasklab.records.document import Record
 from dasklab.records.recorder.process import WAITING_FOR_CPU
 from dasklab.results.recording import Recording
 from dasklab.results.run import Run, Trial
+
+VISIT_S = 1.0  # between two visits of earlier recorders
 
 
 @dataclass(frozen=True)
@@ -168,9 +172,42 @@ def _explain_record(record: Trial) -> Explained:
             f"{record.folder}: none of its tasks had ended when the recording did", "record for longer"
         )
     computations = operations(repeat, complete_graphs(aligned["graphs"]), aligned["introduced"])
-    whole = cut(repeat, *total(computations, aligned["actor_calls"], repeat))
+    extent = Extent.WATCHED if _watches(document, repeat) else Extent.BLOCK
+    ends = None if extent is Extent.WATCHED else _block(document, repeat, aligned, clocks)
+    ends = ends or total(computations, aligned["actor_calls"], repeat)
+    whole = replace(cut(repeat, *ends), extent=extent)
     explained = _explained(record, frames, clocks, [whole])
     return replace(explained, operations=computations, document=document)
+
+
+def _watches(document: Record, repeat: Repeat) -> bool:
+    """Return whether a record is of other programs; of earlier records by who sent the graphs."""
+    if document.watches is None:
+        return bool(repeat.graphs) and not any(graph.is_recorded for graph in repeat.graphs)
+    return document.watches
+
+
+def _block(
+    document: Record, repeat: Repeat, aligned: Frames, clocks: Mapping[str, Clock]
+) -> tuple[float, float] | None:
+    """Return when the user's block began and ended, as far as it is recorded; None if that is unknown.
+
+    The ends of an earlier record include the recorder's own time. There the client's event loop was watched
+    as the last step before the block, and two visits that follow each other at once came after it; others
+    were VISIT_S apart.
+    """
+    start, stop = repeat.start, repeat.stop
+    to_reference = clocks[CLIENT].to_reference
+    if document.watches is None:
+        watched = floats(aligned["busy"].start_s[aligned["busy"].node == CLIENT])
+        visits = to_reference(floats(aligned["clock"].asked_s))
+        start = max(start, float(watched.min()) if len(watched) else start)
+        stop = min(stop, float(visits[-2])) if len(visits) > 1 and visits[-1] - visits[-2] < VISIT_S else stop
+    if document.complete is False:
+        if document.complete_until is None:
+            return None
+        stop = min(stop, float(to_reference(np.array([document.complete_until]))[0]))
+    return (start, stop) if stop > start else None
 
 
 def _explained(trial: Trial, frames: Frames, clocks: dict[str, Clock], repeats: list[Repeat]) -> Explained:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 from dasklab.breakdown.answers.critical_path import critical_path
 from dasklab.breakdown.model.causes import (
+    BETWEEN,
     BUILD,
     CAUSES,
     COMPUTE,
@@ -18,7 +21,7 @@ from dasklab.breakdown.model.causes import (
     USER,
     Cause,
 )
-from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.model.repeat import Extent, Repeat
 from dasklab.breakdown.prepare.cut import cut
 from dasklab.breakdown.prepare.operations import Operation, operations, total
 from dasklab.records.schema import TABLES
@@ -173,3 +176,34 @@ def test_a_graph_stays_when_the_clocks_say_that_it_arrived_before_it_began() -> 
     late = make_repeat([computed("a", 1.6, 3.0)], threads={"worker-1": 1}, graphs=graphs)
     assert len(cut(late, 1.0, 3.0).graphs) == 1
     assert len(cut(late, 3.1, 4.0).graphs) == 0
+
+
+def test_client_that_does_not_wait_for_a_task_runs_its_own_code() -> None:
+    """It waits for ``a`` until 3.5. Then it plots until 7, while ``b`` runs, and gathers what is there."""
+    calls = [call("sync", 1.1, 3.5), call("sync", 7.0, 7.2), call("gather", 7.0, 7.2)]
+    tasks = [computed("a", 1.6, 3.0), computed("b", 3.0, 6.0)]
+    repeat = make_repeat(tasks, threads={"worker-1": 1}, graphs=GRAPHS[:1], tables={"calls": calls})
+    assert path(repeat)[-4:] == [(3.0, 3.5, RESULT), (3.5, 7.0, USER), (7.0, 7.2, GATHER), (7.2, 10.0, USER)]
+
+
+def test_path_of_a_watched_cluster_follows_each_clients_own_graphs() -> None:
+    """The second graph of ``me`` arrives at 5; a task of another client ended at 4.9."""
+    unknown = {"begin_s": None, "sent_s": None}
+    graphs = [
+        graph(1, 1.0, received_s=1.3) | unknown,
+        graph(2, 2.0, received_s=2.0, client="other") | unknown,
+        graph(3, 5.0, received_s=5.0) | unknown,
+    ]
+    tasks = [computed("a", 1.6, 3.0), computed("other", 3.0, 4.9), computed("b", 5.3, 8.0)]
+    introduced = [{"graph": n, "key": key, "span": ""} for n, key in ((1, "a"), (2, "other"), (3, "b"))]
+    unfinished = [(1.3, 1), (2.0, 2), (3.0, 1), (4.9, 0), (5.0, 1), (8.0, 0)]
+    repeat = make_repeat(
+        tasks,
+        threads={"worker-1": 1},
+        graphs=graphs,
+        unfinished=unfinished,
+        tables={"introduced": introduced},
+    )
+    rows = path(cut(replace(repeat, extent=Extent.WATCHED), 1.3, 8.0))
+    assert [(start, stop) for start, stop, cause in rows if cause is COMPUTE] == [(1.6, 3.0), (5.3, 8.0)]
+    assert [(start, stop) for start, stop, cause in rows if cause is BETWEEN] == [(3.0, 4.9), (4.9, 5.0)]

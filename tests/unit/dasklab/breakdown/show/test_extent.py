@@ -1,0 +1,31 @@
+"""The run is what the user ran: a block from its begin to its end, or what other programs computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from dasklab.breakdown.model.causes import BETWEEN, USER
+from dasklab.breakdown.model.repeat import Extent
+from dasklab.breakdown.show.explain import Explained, explain
+from dasklab.results.run import Trial
+
+RECORDS = Path(__file__).parents[4] / "data" / "records"
+
+
+def explained(name: str) -> Explained:
+    return explain(Trial(RECORDS / name))
+
+
+def test_client_code_before_and_after_its_computations_belongs_to_the_run() -> None:
+    record = explained("before_and_after")
+    assert record.timed[0].extent is Extent.BLOCK
+    assert record.summary.makespan_s == pytest.approx(7.04, abs=0.02)
+    assert record.summary.path_by_cause[USER] == pytest.approx(6.0, abs=0.05)
+
+
+def test_path_of_programs_that_were_not_recorded_follows_their_tasks() -> None:
+    record = explained("shell_record_path")
+    assert record.timed[0].extent is Extent.WATCHED
+    assert USER not in record.summary.by_cause and USER not in record.summary.path_by_cause
+    assert record.summary.path_by_cause[BETWEEN] == pytest.approx(0.12, abs=0.05)
