@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dasklab.breakdown.show.check import Comparison
+from dasklab.comparison.check import Comparison
 from dasklab.model.forms.json_output import json_schema
 
 from docs.parts import breakdown, commands, minipve_methods, outputs, records, roles, wire

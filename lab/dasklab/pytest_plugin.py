@@ -91,8 +91,8 @@ class Checker:
         draft.rename(self.baseline)
 
     def _compare(self, records: Sequence[Path]) -> None:
-        from dasklab.breakdown.show.check import Verdict, compare
         from dasklab.breakdown.show.explain import explain
+        from dasklab.comparison.check import Verdict, compare
         from dasklab.errors import LabError
         from dasklab.results.run import open_trial
 

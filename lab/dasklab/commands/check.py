@@ -56,8 +56,8 @@ def check(
     \b
     dasklab check new-1/ new-2/ new-3/ --against old-1/ --against old-2/ --slower 10%
     """
-    from dasklab.breakdown.show import check as checking
     from dasklab.breakdown.show.explain import explain
+    from dasklab.comparison import check as checking
     from dasklab.model.forms.json_output import to_json
     from dasklab.results.run import open_trial
 

@@ -95,15 +95,16 @@ def _simulate(stored: Run, cell: str, root: Path) -> Path:
 
 
 def _print_json(old: Run, new: Run, cell: str) -> None:
+    from dasklab.comparison.reproduction import Reproduced
     from dasklab.model.forms.json_output import to_json
-    from dasklab.results.statistics.reproduction import Reproduced
 
     click.echo(to_json(Reproduced.of(old, new, cell), Reproduced))
 
 
 def _print_comparison(old: Run, new: Run, cell: str) -> None:
     """Print each trial of the cell from both runs, and whether they agree."""
-    from dasklab.results.statistics import identity, reproduction
+    from dasklab.comparison import reproduction
+    from dasklab.results.statistics import identity
 
     rows = reproduction.rows(old, new, cell)
     click.echo()

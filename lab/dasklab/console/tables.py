@@ -12,12 +12,13 @@ from typing import Annotated, ClassVar
 import click
 from pydantic import ConfigDict, Field
 
+from dasklab.comparison import runs as comparing
 from dasklab.model.experiments import cells
 from dasklab.model.forms.json_output import CONFIG, Number, to_json
 from dasklab.model.settings.metric import METRICS
 from dasklab.results import load
 from dasklab.results.run import Run, find_runs
-from dasklab.results.statistics import compare, identity, reasons
+from dasklab.results.statistics import identity, reasons
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import Interval, format_interval
@@ -140,7 +141,7 @@ def show_run(run: Run) -> None:
 def show_changes(old: Run, new: Run, anyway: bool, as_json: bool = False) -> None:
     """Print the cells that two runs have in common, new compared with old."""
     if as_json:
-        click.echo(to_json(compare.compare(old, new, anyway), list[compare.CellChange]))
+        click.echo(to_json(comparing.compare(old, new, anyway), list[comparing.CellChange]))
         return
     suffixes = [identity.heading_suffix(run) for run in (old, new)]
     rows = [
@@ -152,7 +153,7 @@ def show_changes(old: Run, new: Run, anyway: bool, as_json: bool = False) -> Non
             format_interval(change.ratio),
             _verdict(change),
         )
-        for change in compare.compare(old, new, anyway)
+        for change in comparing.compare(old, new, anyway)
     ]
     heads = ("metric", "cell", f"old{suffixes[0]}", f"new{suffixes[1]}", "new / old", "difference")
     print_table(heads, rows)
@@ -243,7 +244,7 @@ def _print(line: str) -> None:
     console(sys.stdout).print(line, markup=False, highlight=False)
 
 
-def _verdict(change: compare.CellChange) -> str:
+def _verdict(change: comparing.CellChange) -> str:
     if math.isnan(change.ratio.low):
         return "too few blocks"
     return "shown" if change.is_shown else "not shown"

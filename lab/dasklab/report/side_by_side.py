@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dasklab.comparison.runs import CellChange, compare, differences
 from dasklab.errors import LabError
 from dasklab.model.settings.metric import METRICS
 from dasklab.notices import warn
 from dasklab.report.levels import cell_label
 from dasklab.report.section import Section
 from dasklab.report.time_parts import TimeRow
-from dasklab.results.statistics.compare import CellChange, compare, differences
 from dasklab.results.statistics.interval import format_interval
 from dasklab.terminal import counted
 

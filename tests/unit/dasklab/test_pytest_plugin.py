@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dasklab.breakdown.show.check
 import dasklab.breakdown.show.explain
+import dasklab.comparison.check
 import pytest
 
 # Imported here, they stay loaded: pytester unloads what a run has loaded, and numpy cannot be loaded twice.
-LOADED = (dasklab.breakdown.show.check, dasklab.breakdown.show.explain)
+LOADED = (dasklab.comparison.check, dasklab.breakdown.show.explain)
 pytest_plugins = ["pytester"]
 CONFTEST = """
 import contextlib, os
 import dasklab, pytest
-from dasklab.breakdown.show import check
-from dasklab.breakdown.show.check import Comparison, Verdict
+from dasklab.comparison import check
+from dasklab.comparison.check import Comparison, Verdict
 
 @contextlib.contextmanager
 def record(client, path):

@@ -1,1 +1,1 @@
-"""What a reader gets: sentences, pictures, the notebook view, a verdict, a trace."""
+"""What a reader gets: sentences, pictures, the notebook view, a trace."""

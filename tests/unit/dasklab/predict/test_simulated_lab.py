@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab import records, report
 from dasklab.cli import main
+from dasklab.comparison import runs
 from dasklab.console.trials.simulated import Calibrated, go_on
 from dasklab.errors import LabError
 from dasklab.model.experiments.experiment import Experiment
@@ -22,7 +23,6 @@ from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.validation import Validated
 from dasklab.results import load
 from dasklab.results.run import Run, Trial
-from dasklab.results.statistics import compare
 from dasklab.results.statistics.answers import answer
 from dasklab.results.storage import documents
 from dasklab.running import driver
@@ -248,7 +248,7 @@ def test_measured_and_simulated_runs_are_never_in_one_table(measured: Path, pred
         load(measured.parents[1])
     assert not load(measured).simulated.any()
     with pytest.raises(LabError, match=r"not comparable: .*simulated from None and "):
-        compare.compare(Run(measured), Run(predicted))
+        runs.compare(Run(measured), Run(predicted))
     assert "new, simulated" in command("results", "compare", measured, predicted, "--anyway")
 
 

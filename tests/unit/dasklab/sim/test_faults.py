@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
+from dasklab.comparison.reproduction import Reproduced
 from dasklab.console.lab import target
 from dasklab.console.trials import progress
 from dasklab.console.trials.simulated import Calibrated
@@ -25,7 +26,6 @@ from dasklab.predict.calibrate import calibrate
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.whatif import scenario as scenario_of
 from dasklab.results.run import Run, Trial
-from dasklab.results.statistics.reproduction import Reproduced
 from dasklab.results.storage import documents
 from dasklab.running import capabilities, driver
 from dasklab.sim.faults import STATES

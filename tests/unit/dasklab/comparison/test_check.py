@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 from dasklab.breakdown.model.repeat import Graph
 from dasklab.breakdown.prepare.operations import Operation
-from dasklab.breakdown.show import check as checking
-from dasklab.breakdown.show.check import Comparison, Verdict, change_pct, verdict
 from dasklab.breakdown.show.explain import Explained
 from dasklab.cli import main
+from dasklab.comparison import check as checking
+from dasklab.comparison.check import Comparison, Verdict, change_pct, verdict
 from dasklab.errors import LabError
 from dasklab.model.forms.json_output import to_json
 from dasklab.records.document import Record
@@ -26,7 +26,7 @@ from scipy import stats
 
 from tests.unit.dasklab.breakdown.timelines import make_repeat, task
 
-ROOT = Path(__file__).parents[5]
+ROOT = Path(__file__).parents[4]
 CUT = Record(form=2, client="c", start=0.0, stop=1.0, lost={}, failures={}, complete=False)
 
 

@@ -11,11 +11,11 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, Field, computed_field
 from typing_extensions import Self
 
+from dasklab.comparison.runs import CellChange, compare
 from dasklab.model.files import AGAIN, Result
 from dasklab.model.forms.json_output import CONFIG
 from dasklab.model.settings.metric import METRICS
 from dasklab.results.run import Run, Trial
-from dasklab.results.statistics.compare import CellChange, compare
 from dasklab.results.statistics.identity import simulated_from
 from dasklab.results.statistics.interval import format_interval
 

@@ -28,9 +28,9 @@ from pydantic import ConfigDict, Field, PlainSerializer
 from scipy.special import stdtrit
 
 from dasklab.breakdown.answers.summary import Difference, summarise
-from dasklab.breakdown.show.comparable import obstacle
 from dasklab.breakdown.show.explain import Explained
 from dasklab.breakdown.show.wording import main_cause
+from dasklab.comparison.obstacles import obstacle
 from dasklab.model.forms.json_output import CONFIG, Number
 from dasklab.results.statistics.interval import Interval
 from dasklab.terminal import counted
