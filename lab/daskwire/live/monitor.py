@@ -14,6 +14,7 @@ from daskwire.file.source import Source
 from daskwire.live.follower import Follower
 from daskwire.live.recording import Recording
 from daskwire.opening import open_capture
+from daskwire.problems.verdict import Verdict, judge
 from daskwire.tables.export import rows
 
 MAX_WINDOW_BYTES = 32 << 20  # bytes of the capture in which problems are looked for
@@ -64,6 +65,7 @@ class Monitor:
         totals: the sum of all intervals.
         problems: rows of the table of problems, of the last ``window_s`` seconds.
         problem_s: the time span in which they were looked for, seconds.
+        verdict: what the last look found, None before it and if nothing could be read.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Monitor:
         self.totals = Interval(0.0)
         self.problems: list[dict[str, Any]] = []
         self.problem_s = 0.0
+        self.verdict: Verdict | None = None
 
     def poll(self, now: float, final: bool = False) -> Interval:
         """Decode what was recorded since the last poll.
@@ -128,7 +131,7 @@ class Monitor:
                 Source("the recording", memoryview(recent)), tunnel_ports=self._tunnel_ports
             )
         except WireError:
-            self.problems = []
+            self.problems, self.verdict = [], None
             return
         findings = rows(capture.table("problems"))
         self.problems = [
@@ -136,6 +139,7 @@ class Monitor:
             for row in findings
             if row["severity"] == "problem" and row["problem"] not in KINDS_FROM_CUTTING
         ]
+        self.verdict = judge(capture, KINDS_FROM_CUTTING)
 
     def _add_roles(self, source: str, destination: str, sender: str, receiver: str) -> None:
         for address, role in ((source, sender), (destination, receiver)):

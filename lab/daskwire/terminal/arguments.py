@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from daskwire.capture import Capture
-from daskwire.errors import WireError
+from daskwire.errors import ArgumentError, WireError
 from daskwire.file.reading import first_packet_ns
 from daskwire.file.source import STDIN, Source, open_sources
 from daskwire.net.packets.tunnels import GENEVE, VXLAN
@@ -93,7 +93,8 @@ def open_files(options: Options) -> Capture:
     """Open the capture, and print warnings about its files.
 
     Raises:
-        WireError: a file cannot be read, or an argument is invalid.
+        WireError: a file cannot be read.
+        ArgumentError: an argument is invalid.
     """
     if any(file.is_fifo() or str(file) == STDIN for file in options.files) and sys.stderr.isatty():
         write_line("reading a pipe until it ends; Ctrl-C ends the recording", err=True)
@@ -114,7 +115,7 @@ def open_files(options: Options) -> Capture:
 def _open(options: Options, sources: list[Source], begin: int) -> Capture:
     since, until = _time_ns(options.since, begin), _time_ns(options.until, begin)
     if since is not None and until is not None and since >= until:
-        raise WireError(f"--since {options.since} is not before --until {options.until}")
+        raise ArgumentError(f"--since {options.since} is not before --until {options.until}")
     names = dict(_pair(text) for text in options.node)
     key_log = _read(options.key_log)
     with progress_bar(sum(len(source.view) for source in sources) >= LONG_FILE) as bar:
@@ -139,7 +140,7 @@ def _extent(capture: Capture) -> str:
 def _pair(text: str) -> tuple[str, str]:
     address, equals, name = text.partition("=")
     if not address or not equals or not name:
-        raise WireError(f"--node {text}: expected ADDRESS=NAME, as in 10.0.0.1=scheduler")
+        raise ArgumentError(f"--node {text}: expected ADDRESS=NAME, as in 10.0.0.1=scheduler")
     return address, name
 
 
@@ -147,7 +148,7 @@ def tunnel_ports(texts: Iterable[str]) -> dict[int, str]:
     """Parse the option --tunnel: UDP port -> kind of tunnel.
 
     Raises:
-        WireError: one of them is invalid.
+        ArgumentError: one of them is invalid.
     """
     return dict(map(_tunnel_port, texts))
 
@@ -155,7 +156,7 @@ def tunnel_ports(texts: Iterable[str]) -> dict[int, str]:
 def _tunnel_port(text: str) -> tuple[int, str]:
     match = re.fullmatch(r"udp:(\d{1,5})=(\w+)", text)
     if not match or match[2] not in KINDS or int(match[1]) > 65535:
-        raise WireError(
+        raise ArgumentError(
             f"--tunnel {text}: expected udp:PORT=KIND with KIND {' or '.join(KINDS)}, as in udp:4790=vxlan"
         )
     return int(match[1]), match[2]
@@ -177,7 +178,7 @@ def _time_ns(text: str | None, begin_ns: int) -> int | None:
     except ValueError:
         return _iso_ns(text)
     if not math.isfinite(seconds) or abs(seconds) > 1e10:
-        raise WireError(f"{text!r} is not a number of seconds after the first packet")
+        raise ArgumentError(f"{text!r} is not a number of seconds after the first packet")
     return begin_ns + round(seconds * 1e9)
 
 
@@ -185,6 +186,6 @@ def _iso_ns(text: str) -> int:
     try:
         return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1e9)  # for Python 3.10
     except (ValueError, OverflowError):
-        raise WireError(
+        raise ArgumentError(
             f"{text!r} is neither seconds after the first packet nor a time like 2026-11-21T05:00:00"
         ) from None

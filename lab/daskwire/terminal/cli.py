@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import click
 
 from daskwire.capture import Capture
-from daskwire.errors import WireError
+from daskwire.errors import ArgumentError, WireError
+from daskwire.problems.verdict import Answer, judge
 from daskwire.schema import TABLES
 from daskwire.tables.annotated import write_annotated
 from daskwire.tables.exchange import exchange
@@ -35,13 +37,22 @@ GONE_OPTIONS = {
     # gone in 0.2, printed until 0.3
     "--follow": "'daskwire live FILE' shows a capture while it grows",
 }
+EXIT_CODES = {Answer.NO_PROBLEM: 0, Answer.PROBLEMS: 1, Answer.NOTHING_TO_JUDGE: 4}  # of `problems`
 
 
 class UserError(click.ClickException):
-    """An error that the user can correct, printed as one line."""
+    """An invalid argument, printed as one line."""
+
+    exit_code = 2
 
     def show(self, file: Any = None) -> None:
         write_line(f"daskwire: {self.message}", err=True)
+
+
+class UnreadableError(UserError):
+    """A file cannot be read or written."""
+
+    exit_code = 3
 
 
 class StoppedError(UserError):
@@ -70,8 +81,10 @@ class Commands(click.Group):
             raise UserError(_no_such_option(error)) from None
         except click.UsageError as error:
             raise UserError(error.format_message()) from None
-        except WireError as error:
+        except ArgumentError as error:
             raise UserError(str(error)) from None
+        except WireError as error:
+            raise UnreadableError(str(error)) from None
         except KeyboardInterrupt:
             raise StoppedError("stopped") from None
 
@@ -90,16 +103,17 @@ def wire() -> None:
     """
 
 
-def _run(options: Options, name: str, show: Callable[[Capture], None]) -> None:
+def _run(options: Options, name: str, show: Callable[[Capture], None]) -> Capture:
     """Open the capture, then write Parquet files if requested, else show the result."""
     if options.parquet:
         refuse_unwritable(options.parquet)
     capture = open_files(options)
     if not options.parquet:
         show(capture)
-        return
+        return capture
     for path in write_parquet(capture, options.parquet, None if name == "summary" else [name]):
         write_line(path)
+    return capture
 
 
 def _show(capture: Capture, name: str, options: Options) -> None:
@@ -178,15 +192,28 @@ def summary(options: Options) -> None:
 @wire.command()
 @arguments
 def problems(options: Options) -> None:
-    """Say what is wrong with the network, the cluster or the capture, ranked by what it cost."""
+    """Say what is wrong with the network, the cluster or the capture, ranked by what it cost.
+
+    Exit code: 0 no problem found, 1 problems found, 2 invalid arguments, 3 unreadable file, 4 nothing to
+    judge.
+    """
 
     def show(capture: Capture) -> None:
+        verdict = judge(capture)
         if options.as_json:
-            _show(capture, "problems", options)
+            table = capture.table("problems")
+            answer = {
+                "answer": verdict.answer.value,
+                "reasons": verdict.reasons,
+                "seen": asdict(verdict.seen),
+            }
+            head = {"schema": 1, "table": "problems", **answer}
+            write_json({**head, "columns": TABLES["problems"], "rows": rows(table)})
         else:
-            print_problems(capture.table("problems"), capture.tally.begin_ns, options.limit)
+            print_problems(capture.table("problems"), verdict, capture.tally.begin_ns, options.limit)
 
-    _run(options, "problems", show)
+    capture = _run(options, "problems", show)
+    click.get_current_context().exit(EXIT_CODES[judge(capture).answer])
 
 
 @wire.command()

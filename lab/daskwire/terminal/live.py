@@ -14,12 +14,13 @@ from typing import IO
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from daskwire.errors import WireError
+from daskwire.errors import ArgumentError, WireError
 from daskwire.file.source import STDIN, STDIN_NAME
 from daskwire.live import metrics
 from daskwire.live.interface import Tcpdump, is_interface
 from daskwire.live.monitor import Interval, Monitor
 from daskwire.live.recording import Recording
+from daskwire.terminal.printing import answer_line
 from daskwire.terminal.text import cell, on_terminal, screen, write_line
 
 PROBLEMS_EVERY_S = 10.0
@@ -109,7 +110,7 @@ def _show_last(recording: Recording, monitor: Monitor, dropped: int) -> None:
         f"{totals.packets:,} packets, {totals.messages:,} messages in {totals.seconds:.1f} s;"
         f" {dropped:,} packets dropped"
     )
-    write_line(f"problems in the last {monitor.problem_s:.0f} s:" if monitor.problems else "no problem found")
+    write_line(f"problems in the last {monitor.problem_s:.0f} s:" if monitor.problems else _answer(monitor))
     for line in _problem_lines(monitor):
         write_line(line)
 
@@ -139,7 +140,7 @@ def _opened(source: str, tunnel_ports: Iterable[int]) -> Iterator[tuple[IO[bytes
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
-        raise WireError(f"--metrics {text}: expected [HOST]:PORT, as in :9187")
+        raise ArgumentError(f"--metrics {text}: expected [HOST]:PORT, as in :9187")
     return host or "127.0.0.1", int(port)
 
 
@@ -167,10 +168,15 @@ def _screen(monitor: Monitor, interval: Interval, dropped: int | None, stored: i
         now_mb = interval.pairs[source, destination] / 1e6 / seconds
         pairs.add_row(*names, f"{now_mb:,.2f}", f"{total / 1e6:,.1f}")
     losses = "" if dropped is None else f"; {dropped:,} packets dropped"
-    problems = _problem_lines(monitor) or ["none" if monitor.problem_s else "not yet looked for"]
+    problems = _problem_lines(monitor) or [_answer(monitor) if monitor.problem_s else "not yet looked for"]
     title = f"problems in the last {monitor.problem_s:.0f} s: " if monitor.problem_s else "problems: "
     head = cell(_line(interval)), cell(f"{stored / 1e6:,.0f} MB stored{losses}")
     return Group(*head, ops, pairs, cell(title), *map(cell, problems))
+
+
+def _answer(monitor: Monitor) -> str:
+    """Say what the last look rests on, if it found no problem."""
+    return answer_line(monitor.verdict) if monitor.verdict else "nothing to judge: no packet could be read"
 
 
 def _problem_lines(monitor: Monitor) -> list[str]:

@@ -10,6 +10,8 @@ from rich.table import Table as RichTable
 
 from daskwire.capture import Capture
 from daskwire.printable import plain
+from daskwire.problems.finding import counted
+from daskwire.problems.verdict import Answer, Verdict
 from daskwire.schema import Table
 from daskwire.tables.export import rows
 from daskwire.terminal.text import cell, draw, on_terminal, write_line
@@ -80,13 +82,26 @@ def _cell(name: str, value: Any, zero_ns: int) -> str:
     return str(value)
 
 
-def print_problems(table: Table, zero_ns: int, limit: int | None) -> None:
+def print_problems(table: Table, verdict: Verdict, zero_ns: int, limit: int | None) -> None:
     """Print problems with their evidence, then notes, one line each. Times are seconds since ``zero_ns``."""
     findings = rows(table, limit)
     problems = [row for row in findings if row["severity"] == "problem"]
     notes = [row for row in findings if row["severity"] == "note"]
-    if not problems:
-        write_line("no problem found")
+    if verdict.answer == Answer.PROBLEMS:
+        _print_details(problems, zero_ns)
+    else:
+        write_line(answer_line(verdict))
+        for row in problems:
+            write_line(f"   {row['problem']}: {row['advice']}")
+    if notes:
+        write_line()
+        write_line("notes (below the threshold, at start-up or shutdown, or consequences):")
+    for row in notes:
+        cost = f" ({row['cost_s']:.2f} s)" if row["cost_s"] else ""
+        write_line(f"-  {row['problem']}{_where(row)}: {row['what']}{cost}")
+
+
+def _print_details(problems: list[dict[str, Any]], zero_ns: int) -> None:
     for number, row in enumerate(problems, 1):
         write_line(f"{number}. {row['problem']}{_where(row)}")
         details = (
@@ -97,12 +112,22 @@ def print_problems(table: Table, zero_ns: int, limit: int | None) -> None:
         )
         for line in filter(None, details):
             write_line(f"   {line}")
-    if notes:
-        write_line()
-        write_line("notes (below the threshold, at start-up or shutdown, or consequences):")
-    for row in notes:
-        cost = f" ({row['cost_s']:.2f} s)" if row["cost_s"] else ""
-        write_line(f"-  {row['problem']}{_where(row)}: {row['what']}{cost}")
+
+
+def answer_line(verdict: Verdict) -> str:
+    """Format an answer with what it rests on, or why there is none."""
+    if verdict.answer == Answer.NOTHING_TO_JUDGE:
+        return f"{verdict.answer.value}: {'; '.join(verdict.reasons)}"
+    seen = verdict.seen
+    shares = [
+        f"{_share_of_part(share)} of {what}"
+        for share, what in ((seen.stream_seen, "stream bytes seen"), (seen.dask_share, "TCP payload is Dask"))
+        if share is not None
+    ]
+    return (
+        f"{verdict.answer.value} in {counted(seen.messages, 'Dask message')} of {counted(seen.hosts, 'host')}"
+        f" in {seen.seconds:,.1f} s ({', '.join(shares)})"
+    )
 
 
 def _where(row: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from daskwire.problems.evidence.evidence import Evidence
-from daskwire.problems.finding import Finding, Kind
+from daskwire.problems.finding import Finding, Kind, counted
 from daskwire.tables.completeness import ENCRYPTED
 
 
@@ -22,7 +22,8 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
     size = int(sum(flow_bytes[2 * c] + flow_bytes[2 * c + 1] for c in hidden))
     decoded = int(capture.messages.size.sum())
     protocols = " and ".join(sorted({capture.other_protocols[c] for c in hidden}))
-    what = f"{len(hidden)} {protocols} connections with {size:,} bytes were not decoded"
+    number = counted(len(hidden), f"{protocols} connection")
+    what = f"{number} with {size:,} bytes could not be decoded"
     flows = tuple(2 * c for c in hidden)
     yield Finding(KIND, what, number=len(hidden), flows=flows, is_note=size < decoded)
 

@@ -56,7 +56,7 @@ def test_options_that_read_the_capture_twice_work_on_a_pipe() -> None:
 
 def test_errors_name_standard_input() -> None:
     result = run("-", input=b"")
-    assert (result.returncode, result.stderr) == (1, "daskwire: standard input: empty\n")
+    assert (result.returncode, result.stderr) == (3, "daskwire: standard input: empty\n")
     cut = run("-", input=RAW[:-7])
     assert cut.returncode == 0 and cut.stderr.startswith("warning: standard input: truncated: ")
 
@@ -167,5 +167,5 @@ def test_foreign_format_is_named_with_its_remedy(tmp_path: Path, content: bytes,
     path = tmp_path / "capture"
     path.write_bytes(content)
     result = CliRunner().invoke(wire, [str(path)])
-    assert result.exit_code == 1 and message.format(path=path) in result.stderr
+    assert result.exit_code == 3 and message.format(path=path) in result.stderr
     assert len(result.stderr.splitlines()) == 1

@@ -47,7 +47,7 @@ def test_follow_ends_at_damage(tmp_path: Path, form: str) -> None:
     raw, at = damaged(form)
     path.write_bytes(raw)
     result = follow(path)  # terminates
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert result.stderr.startswith(f"daskwire: {path}: damaged at byte {at}: no ")
     assert len(result.stderr.splitlines()) == 1
 
@@ -121,7 +121,7 @@ def test_compressed_files_cannot_be_followed() -> None:
 @pytest.mark.parametrize("arguments", [["--follow", "a.pcap"], ["summary", "a.pcap", "--follow"]])
 def test_the_option_that_is_gone_names_its_replacement(arguments: list[str]) -> None:
     result = CliRunner().invoke(wire, arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert (
         result.stderr == "daskwire: --follow is gone: 'daskwire live FILE' shows a capture while it grows\n"
     )

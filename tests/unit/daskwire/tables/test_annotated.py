@@ -120,7 +120,7 @@ def test_unwritable_output_is_one_line_and_leaves_no_draft(tmp_path: Path) -> No
     target = tmp_path / "folder"
     target.mkdir()
     result = CliRunner().invoke(wire, ["export", capture, "-o", str(target)])
-    assert (result.exit_code, result.stderr) == (1, f"daskwire: {target}: Is a directory\n")
+    assert (result.exit_code, result.stderr) == (3, f"daskwire: {target}: Is a directory\n")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 

@@ -16,6 +16,7 @@ from daskwire.terminal.cli import wire
 
 from tests.unit.daskwire.build import HELLO, Packet, Talk, g1, g3, pcap
 
+ANSWERS = (0, 1, 4)  # exit codes of `problems`
 SENT = """compute-task task-finished task-erred free-keys steal-response heartbeat_worker register-worker
     register-client get_data shuffle_receive gather update_data"""
 READ = """key keys who address name versions metrics startstops nbytes thread typename state status data
@@ -65,7 +66,7 @@ def test_any_value_in_any_field_is_accepted(
     tables = wire.commands.keys() - {"export", "dissector", "live"}
     for command, form in itertools.product(sorted(tables), ((), ("--json",))):
         result = CliRunner().invoke(wire, [command, str(path), *form], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
+        assert result.exit_code in ANSWERS, result.output
     words = ["export", str(path), "-o", str(tmp_path / "out.pcapng")]
     result = CliRunner().invoke(wire, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -132,4 +132,4 @@ def test_tunnel_option(tmp_path: Path) -> None:
     assert f"{len(IPV4_ONLY)} packets were decoded from VXLAN" in result.stdout
     for wrong in ("4790", "udp:4790", "tcp:4790=vxlan", "udp:4790=gre", "udp:99999=vxlan"):
         result = CliRunner().invoke(wire, [str(path), "--tunnel", wrong])
-        assert result.exit_code == 1 and f"--tunnel {wrong}: expected udp:PORT=KIND" in result.stderr
+        assert result.exit_code == 2 and f"--tunnel {wrong}: expected udp:PORT=KIND" in result.stderr
