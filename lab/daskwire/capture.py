@@ -26,6 +26,7 @@ from daskwire.net.duplicates import duplicate_packets
 from daskwire.net.extent import Extent, Lives, extents, lives
 from daskwire.net.health import RoundTrips, round_trips
 from daskwire.net.packets.macs import Macs
+from daskwire.net.packets.notices import Notices
 from daskwire.net.segments import Lanes, Segments, Tally, lanes
 from daskwire.net.stream import Stream
 from daskwire.net.tcp import Disorder, Pieces
@@ -42,6 +43,7 @@ class Capture:
         connections: endpoints of all connections.
         translations: pairs of flows that are one flow on both sides of a NAT; its segments have the first.
         macs: MAC addresses of flows and in ARP packets.
+        notices: ICMP errors and DNS lookups.
         tally: counts of packets, decoded or not.
         segments: all TCP segments.
         pieces: the pieces of all streams.
@@ -57,6 +59,7 @@ class Capture:
     connections: Connections
     translations: list[tuple[int, int]]
     macs: Macs
+    notices: Notices
     tally: Tally
     segments: Segments
     pieces: Pieces

@@ -92,6 +92,7 @@ def open_capture(
         connections=shared.connections,
         translations=translated,
         macs=shared.macs,
+        notices=shared.notices,
         tally=shared.tally,
         segments=segments,
         pieces=pieces,
@@ -113,6 +114,7 @@ def _align_clocks(segments: Segments, shared: Shared, files: list[File]) -> None
         if offset_ns:
             segments.time_ns[file == index] -= offset_ns
             files[index].progress.offset_ns = offset_ns
+            shared.notices.shift(index, offset_ns)
     segments.point[:] = shared.points.merged(result.recording)[segments.point]
     shared.tally.begin_ns = min(shared.tally.begin_ns, int(segments.time_ns.min()))
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from daskwire.arrays import U16, Array, Flags, Ints, header_type, overlapping
 from daskwire.file.records import PEEK, Records
+from daskwire.net.packets.control import note_control
 from daskwire.net.packets.layers import Batch, Internet, Layer, Shared, gather, some, u8, u16, u32
 from daskwire.net.packets.skipped import (
     BAD_IP,
@@ -151,6 +152,7 @@ def _frames(batch: Batch, layer: Layer, link: int, depth: int = 0) -> Iterator[S
             if depth == MAX_DEPTH:
                 batch.shared.tally.skipped[TOO_DEEP] += int((~tcp).sum())
                 continue
+            note_control(batch, some(packets, ~tcp))
             for inner_link, inner_layer in inside(batch, some(packets, ~tcp)):
                 yield from _frames(batch, inner_layer, inner_link, depth + 1)
 

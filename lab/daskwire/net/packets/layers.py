@@ -17,6 +17,7 @@ from daskwire.file.records import Records
 from daskwire.net.connections import Connections
 from daskwire.net.packets.capture_points import CapturePoints
 from daskwire.net.packets.macs import Macs
+from daskwire.net.packets.notices import Notices
 from daskwire.net.segments import Tally
 
 Some = TypeVar("Some", "Layer", "Internet")
@@ -31,6 +32,7 @@ class Shared:
     tally: Tally = field(default_factory=Tally)
     points: CapturePoints = field(default_factory=CapturePoints)
     macs: Macs = field(default_factory=Macs)
+    notices: Notices = field(default_factory=Notices)
 
 
 @dataclass(frozen=True)

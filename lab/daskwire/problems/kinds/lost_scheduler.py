@@ -26,7 +26,7 @@ class Loss:
     Attributes:
         time_ns: when it closed its connections, or sent its last segment.
         how: in words.
-        is_announced: it had told its peers.
+        is_announced: its peers knew.
         peers: those that were connected with it.
     """
 

@@ -70,7 +70,7 @@ def _hosts(evidence: Evidence, cluster: str) -> set[str]:
 
 
 def _searches(evidence: Evidence, cluster: str) -> int:
-    """Count how often workers of a cluster did not find data where they were told to fetch it."""
+    """Count how often workers of a cluster did not find data where it should be."""
     messages = evidence.capture.messages
     flows = messages.flow[messages.op_message[messages.ops_named(SEARCH_OPS)]].tolist()
     return sum(evidence.pairs[flow][0] == cluster for flow in flows)
