@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A breakdown answers where the time went, so it can be checked against what there was: the run, the threads
 and when they existed, the tasks, the graphs, the pauses. Each row of ``INVARIANTS`` compares the intervals of
-a breakdown with that. A violation is a bug of this package, or a record whose times contradict each other;
+an answer with that. A violation is a bug of this package, or a record whose times contradict each other;
 nobody who reads the answer can tell which. So the claim is lowered: seconds that the evidence does not cover
 get the cause ``UNDIVIDED``, and what remains is true. Lowered breakdowns violate nothing.
 """
@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.answers.replay import Replay
 from dasklab.breakdown.assign.threads import break_down, existence
 from dasklab.breakdown.assign.timeline import explain_after
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, running_max
@@ -43,7 +44,7 @@ from dasklab.breakdown.model.repeat import FIRST_WORKER, Repeat
 OF_TASKS = (COMPUTE, DISK, LOCK, HOLDING, NESTED, EXTERNAL, INTERPRETER, AGAIN, EXTERNAL_OR_STARVED)
 """Causes that are about a task: their place is the worker that ran it."""
 
-REPLAY_MATCHES = "replay-matches-run"
+MAX_REPLAY_ERROR = 0.1  # of the run: a replay that misses it by more says nothing about another network
 ROUNDING_S = 1e-5  # of recorded stamps, and of sums of them
 GRACE_S, GRACE_SHARE = 0.05, 0.01  # of the run: by so much the path may exceed the threads
 
@@ -71,16 +72,21 @@ Lowered = tuple[Breakdown, list[tuple[float, str]]]  # with the seconds and a se
 
 @dataclass(frozen=True)
 class Invariant:
-    """Something that holds for every breakdown.
+    """Something that holds for every answer.
 
     Attributes:
         name: in ``--json``.
         title: what holds.
-        lower: returns a breakdown for which it holds, and what violated it.
     """
 
     name: str
     title: str
+
+
+@dataclass(frozen=True)
+class OfBreakdown(Invariant):
+    """An invariant of breakdowns; ``lower`` returns one for which it holds, and what violated it."""
+
     lower: Callable[[Breakdown], Lowered]
 
 
@@ -92,10 +98,26 @@ def checked(repeat: Repeat) -> tuple[Breakdown, list[Violation]]:
 def lower(breakdown: Breakdown) -> tuple[Breakdown, list[Violation]]:
     """Return a breakdown for which all invariants hold, and the violations of the one given."""
     violations: list[Violation] = []
-    for invariant in INVARIANTS:
+    for invariant in OF_BREAKDOWNS:
         breakdown, violated = invariant.lower(breakdown)
         violations += [Violation(invariant.name, seconds, sentence) for seconds, sentence in violated]
     return breakdown, violations
+
+
+def lower_replay(replayed: Replay | None, makespan_s: float) -> tuple[Replay | None, list[Violation]]:
+    """Return what may be quoted of a replay, and the invariants that it violates."""
+    if replayed is None:
+        return None, []
+    error_s = replayed.as_it_was_s - makespan_s
+    if abs(error_s) > MAX_REPLAY_ERROR * makespan_s:
+        sentence = f"the replay misses the run by {error_s:.3f} s"
+        return None, [Violation(REPLAY_MATCHES.name, abs(error_s), sentence)]
+    beyond_s = replayed.as_it_was_s - replayed.without_wire_s - replayed.transfer_s
+    if beyond_s <= ROUNDING_S:
+        return replayed, []
+    sentence = f"the network would save {beyond_s:.3f} s more than all transfers took"
+    lowered = replace(replayed, without_wire_s=replayed.as_it_was_s - replayed.transfer_s)
+    return lowered, [Violation(NETWORK_HAS_TRANSFERS.name, beyond_s, sentence)]
 
 
 def _cover_run(breakdown: Breakdown) -> Lowered:
@@ -253,22 +275,30 @@ def _take_off(intervals: Intervals, seconds: Floats) -> Intervals:
     return concatenate([rest.select(rest.seconds > TICK_S), parts]).in_order()
 
 
-INVARIANTS = (
-    Invariant("path-adds-up", "The parts of the critical path add up to the run.", _cover_run),
-    Invariant(
+OF_BREAKDOWNS = (
+    OfBreakdown("path-adds-up", "The parts of the critical path add up to the run.", _cover_run),
+    OfBreakdown(
         "threads-add-up",
         "The causes of each thread's time add up to the time for which it existed; none is negative.",
         _cover_threads,
     ),
-    Invariant("place-has-evidence", "A place is named only where the evidence lies.", _place_evidence),
-    Invariant(
+    OfBreakdown("place-has-evidence", "A place is named only where the evidence lies.", _place_evidence),
+    OfBreakdown(
         "worker-was-there",
         "No worker has more time than its threads had while it was there.",
         _stay_with_workers,
     ),
-    Invariant(
+    OfBreakdown(
         "path-within-threads",
         "No cause has more seconds on the critical path than in all threads.",
         _stay_within_threads,
     ),
 )
+REPLAY_MATCHES = Invariant(
+    "replay-matches-run", "A replay is quoted only if it misses the measured time by less than 10 %."
+)
+NETWORK_HAS_TRANSFERS = Invariant(
+    "network-has-transfers",
+    "A network that takes no time saves no more than all transfers and messages took.",
+)
+INVARIANTS: tuple[Invariant, ...] = (*OF_BREAKDOWNS, REPLAY_MATCHES, NETWORK_HAS_TRANSFERS)

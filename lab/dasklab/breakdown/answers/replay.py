@@ -3,13 +3,15 @@
 A list schedule: each task runs on the worker that it had, after the tasks that it came after, on whichever
     thread of the worker is free first, for as long as it took. What lay between is kept, except for the
     wire's share: choices, messages, timers, event loops, serialising, busy peers. A fetch begins when the
-    first task that needs its data has arrived. Dask might have decided otherwise had data arrived sooner, so
-    this is no prediction. How far the same replay *with* the wire misses the repeat as it was shows how good
-    the model is.
+    first task that needs its data has arrived. The client sends a graph when it has the results that it
+    waited for before; its own link is part of the wire, with what it gathers, scatters and sends. Dask might
+    have decided otherwise had data arrived sooner, so this is no prediction. How far the same replay *with*
+    the wire misses the repeat as it was shows how good the model is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -17,29 +19,45 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from dasklab.breakdown.assign.timeline import explain_after, explain_before
-from dasklab.breakdown.assign.transfers import explain_fetches
+from dasklab.breakdown.assign.transfers import explain_fetches, split
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats
 from dasklab.breakdown.model.causes import MESSAGE, WIRE, Cause
+from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Windows
-from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
 
+CLOCK_S = 0.001  # the client's clock may be off by this
+DIRECTIONS = {"gather": (SCHEDULER_CODE, CLIENT_CODE), "scatter": (CLIENT_CODE, SCHEDULER_CODE)}
+"""Sender and receiver of calls in which data crosses the client's link. Graphs go as scattered data does."""
 ARRIVE, STOP, READY = range(3)  # kinds of events, in the order in which simultaneous ones are handled
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Seconds that a repeat takes in the model: as it was, and with a network that takes no time."""
+    """Seconds that a repeat takes in the model: as it was, and with a network that takes no time.
+
+    Attributes:
+        transfer_s: seconds of all messages and transfers in which neither end was busy, also of those that
+            nothing waited for.
+        has_client: whether the client's calls were recorded. Else its own link is not part of the network.
+    """
 
     as_it_was_s: float
     without_wire_s: float
+    transfer_s: float = math.inf
+    has_client: bool = True
 
 
 def replay(repeat: Repeat) -> Replay:
     """Replay a repeat twice. Another order of tasks may make the second one longer: then it shows nothing."""
     delays = _delays(repeat)
-    as_it_was = _Schedule(repeat, delays).makespan()
-    without_wire = _Schedule(repeat, _without_wire(repeat, delays)).makespan()
-    return Replay(as_it_was, min(as_it_was, without_wire))
+    less = _without_wire(repeat, delays)
+    as_it_was, without_wire = (_Schedule(repeat, each).makespan() for each in (delays, less))
+    transfer_s = sum(
+        float((getattr(delays, name) - getattr(less, name)).sum())
+        for name in ("first", "choice", "message", "report", "fetch", "last")
+    )
+    return Replay(as_it_was, min(as_it_was, without_wire), transfer_s, len(repeat.calls.kind) > 0)
 
 
 def mean(replays: Sequence[Replay]) -> Replay | None:
@@ -50,6 +68,8 @@ def mean(replays: Sequence[Replay]) -> Replay | None:
     return Replay(
         sum(replay.as_it_was_s for replay in replays) / count,
         sum(replay.without_wire_s for replay in replays) / count,
+        sum(replay.transfer_s for replay in replays) / count,
+        all(replay.has_client for replay in replays),
     )
 
 
@@ -64,6 +84,8 @@ class _Delays:
         lag: from the moment when thread and data were there to its start.
         report: from its end until the scheduler has handled it.
         fetch: from the first need of some data until it has arrived.
+        released: when the last of what it came after was handled; NaN if it came after no other.
+        last: from the scheduler's handling of the last task until the client has the result.
         after: the tasks that have to be handled before it, as pairs (task, earlier task).
     """
 
@@ -73,6 +95,8 @@ class _Delays:
     lag: Floats
     report: Floats
     fetch: Floats
+    released: Floats
+    last: np.float64
     after: Codes
 
 
@@ -82,9 +106,9 @@ def _delays(repeat: Repeat) -> _Delays:
     arrived = np.fmin(ready, tasks.stamps["arrived"])
     decided = np.fmin(arrived, tasks.stamps["decided"])
     after = _after(repeat)
-    latest = np.full(len(tasks), -np.inf)
-    np.maximum.at(latest, after[:, 0], tasks.handled[after[:, 1]])
-    latest = np.where(np.isinf(latest), decided, latest)
+    released = np.full(len(tasks), np.nan)
+    np.fmax.at(released, after[:, 0], tasks.handled[after[:, 1]])
+    latest = np.where(np.isnan(released), decided, released)
     previous = repeat.previous_on_thread
     free = np.where(previous != NONE, np.maximum(ready, tasks.stop[previous]), ready)
     needed = fetch != NONE
@@ -101,23 +125,60 @@ def _delays(repeat: Repeat) -> _Delays:
         lag=ready - complete + np.maximum(0.0, tasks.start - free),
         report=tasks.handled - tasks.stop,
         fetch=takes,
+        released=released,
+        last=np.maximum(0.0, repeat.stop - tasks.handled.max(initial=repeat.start)),
         after=after,
     )
 
 
 def _after(repeat: Repeat) -> Codes:
-    """Return what each task came after: what it needs, and what triggered it."""
+    """Return what each task came after: what it needs, what triggered it, or what its client waited for."""
     rows = np.arange(len(repeat.tasks))
+    by_client = np.where(repeat.tasks.trigger == NONE, _waited_for(repeat), NONE)
     pairs = np.column_stack(
         [
-            np.concatenate([repeat.needs.task, rows]),
-            np.concatenate([repeat.need_source, repeat.tasks.trigger]),
+            np.concatenate([repeat.needs.task, rows, rows]),
+            np.concatenate([repeat.need_source, repeat.tasks.trigger, by_client]),
         ]
     )
     # a task that was recorded to start later cannot have been waited for: clocks err
     start = repeat.tasks.start
     possible = (pairs[:, 1] != NONE) & (start[pairs[:, 1]] < start[pairs[:, 0]])
     return np.unique(pairs[possible], axis=0)
+
+
+def _graph_arrivals(repeat: Repeat) -> tuple[Codes, Floats]:
+    """Return for each task the last graph that had arrived when its worker was chosen, and when it had."""
+    arrival = np.array([graph.received for graph in repeat.graphs])
+    graph = np.searchsorted(arrival, repeat.tasks.assigned, side="right") - 1
+    return graph, np.append(arrival, -np.inf)[graph]
+
+
+def _waited_for(repeat: Repeat) -> Codes:
+    """Return for each task the last one of whose end the client knew when it began the graph."""
+    graph, _ = _graph_arrivals(repeat)
+    begin = np.array([graph.begin for graph in repeat.graphs])
+    _, returned = repeat.calls.of_kind("sync")
+    returned = np.append(-np.inf, np.sort(returned))
+    learnt = returned[np.searchsorted(returned, begin + CLOCK_S, side="right") - 1]
+    order = repeat.tasks.handled_order
+    known = np.searchsorted(repeat.tasks.handled[order], learnt + CLOCK_S, side="right") - 1
+    return np.append(np.append(order, NONE)[known], NONE)[graph]
+
+
+def _on_client_link(repeat: Repeat) -> IntervalSets:
+    """Return when data crossed the client's link: gathers, scatters and graphs. Busy ends are left out."""
+    moved = [(*repeat.calls.of_kind(kind), *ends) for kind, ends in DIRECTIONS.items()]
+    graphs = np.array([(graph.sent, graph.received) for graph in repeat.graphs], float).reshape(-1, 2).T
+    moved.append((graphs[0], graphs[1], *DIRECTIONS["scatter"]))
+    parts = [
+        split(repeat, np.full(len(start), sender), np.full(len(start), receiver), start, stop)
+        for start, stop, sender, receiver in moved
+    ]
+    left, taken_up = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("left", "taken_up")
+    )
+    return IntervalSets(np.zeros(len(left), np.int64), left, taken_up)
 
 
 def _without_wire(repeat: Repeat, delays: _Delays) -> _Delays:
@@ -130,17 +191,37 @@ def _without_wire(repeat: Repeat, delays: _Delays) -> _Delays:
     explain_after(repeat, reported)
     fetches = repeat.fetches
     numbers = np.arange(len(fetches))
-    transfer = Windows(np.zeros(len(fetches), np.int64), fetches.start, fetches.stop, numbers)
+    transfer = Windows(np.full(len(fetches), NONE), fetches.start, fetches.stop, numbers)
     explain_fetches(repeat, transfer, numbers, numbers, fetches.start, fetches.stop)
-    takes = fetches.stop - fetches.start - _seconds(transfer, WIRE)
-    needed = repeat.need_fetch != NONE
+    stages = transfer.intervals()
+    stages = stages.select(stages.is_cause(WIRE))
+    on_wire = IntervalSets(fetches.receiver[stages.lane], stages.start, stages.stop)
+    needed = np.flatnonzero(repeat.need_fetch != NONE)
+    fetch, arrival = repeat.need_fetch[needed], arrived[repeat.needs.task[needed]]
+    # a need that waited until its fetch began may have waited for other fetches of its worker
+    before = on_wire.within(
+        fetches.receiver[fetch], np.minimum(arrival, fetches.start[fetch]), fetches.start[fetch]
+    )
+    takes = delays.fetch.copy()
+    takes[needed] = np.maximum(0.0, takes[needed] - _seconds(transfer, WIRE)[fetch] - before)
+    decided = arrived - delays.message
+    begin = np.fmax(
+        repeat.start, delays.released
+    )  # the start of a repeat, of a task that came after no other
+    _, graph_arrived = _graph_arrivals(repeat)
+    on_link, nobody = _on_client_link(repeat), np.zeros(len(tasks), np.int64)
+    link = np.where(graph_arrived > begin, on_link.within(nobody, begin, decided), 0.0)
+    stop = np.array([repeat.stop])
+    last = on_link.within(np.zeros(1, np.int64), stop - delays.last, stop)
     return _Delays(
-        first=delays.first,
-        choice=delays.choice,
+        first=np.where(np.isnan(delays.released), np.maximum(0.0, delays.first - link), delays.first),
+        choice=np.where(np.isnan(delays.released), delays.choice, np.maximum(0.0, delays.choice - link)),
         message=delays.message - _seconds(messages, MESSAGE),
         lag=delays.lag,
         report=delays.report - _seconds(reported, MESSAGE),
-        fetch=np.where(needed, takes[repeat.need_fetch], 0.0) if len(fetches) else delays.fetch,
+        fetch=takes,
+        released=delays.released,
+        last=delays.last - last[0],
         after=delays.after,
     )
 
@@ -163,6 +244,7 @@ class _Schedule:
         self.until_arrival = (delays.choice + delays.message).tolist()
         self.first = (delays.first + delays.message).tolist()
         self.until_stop = (delays.lag + repeat.tasks.stop - repeat.tasks.start).tolist()
+        self.last = float(delays.last)
         self.report, self.fetch = delays.report.tolist(), delays.fetch.tolist()
         self.worker, self.order = repeat.tasks.worker.tolist(), repeat.tasks.start.tolist()
         self.missing = np.bincount(delays.after[:, 0], minlength=len(self.worker)).tolist()
@@ -191,8 +273,7 @@ class _Schedule:
         while events:
             now, kind, task = heappop(events)
             handlers[kind](now, task)
-        last = float(self.repeat.tasks.handled.max()) if len(self.repeat.tasks) else self.repeat.start
-        return self.end + max(0.0, self.repeat.stop - last)
+        return self.end + self.last
 
     def _arrive(self, now: float, task: int) -> None:
         """The worker has the task: it fetches the data that it lacks."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from dasklab.breakdown.answers.bottlenecks import bottlenecks
 from dasklab.breakdown.answers.graphs import GraphTimes, graph_times
-from dasklab.breakdown.answers.invariants import REPLAY_MATCHES, Violation, checked
+from dasklab.breakdown.answers.invariants import Violation, checked, lower_replay
 from dasklab.breakdown.answers.replay import Replay, mean, replay
 from dasklab.breakdown.model.causes import (
     BUSY,
@@ -33,7 +33,6 @@ from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 Label = TypeVar("Label", bound=Hashable)  # a cause or a bottleneck
 ByCause = Mapping[tuple[Cause, str], float]
 ByBottleneck = Mapping[tuple[Bottleneck, str], float]
-MAX_REPLAY_ERROR = 0.1  # of the run: a replay that misses it by more says nothing about another network
 SHARED = 2.0  # x the seconds of any worker: then the scheduler's link is slow, which all share
 Ranked = list[tuple[Bottleneck, str, float]]
 
@@ -43,7 +42,7 @@ class Summary:
     """Means over repeats, in seconds, by cause (or bottleneck) and place.
 
     Attributes:
-        replayed: None if the replay misses the measured time by more than MAX_REPLAY_ERROR.
+        replayed: None if the replay misses the measured time by too much.
         violations: what was claimed beyond the evidence and has been lowered, of all repeats.
         undivided: where the longest stretch of the path lies that could not be divided, of any repeat, in
             seconds since its start; empty if there is none.
@@ -155,13 +154,8 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         _add(blamed, bottlenecks(repeat, result.path), 1 / len(repeats))
         undivided += _undivided(result.path, repeat.start)
     makespan_s = sum(repeat.makespan for repeat in repeats) / max(1, len(repeats))
-    replayed = mean([replay(repeat) for repeat in repeats])
-    if replayed and abs(replayed.as_it_was_s - makespan_s) > MAX_REPLAY_ERROR * makespan_s:
-        error_s = replayed.as_it_was_s - makespan_s
-        violations.append(
-            Violation(REPLAY_MATCHES, abs(error_s), f"the replay misses the run by {error_s:.3f} s")
-        )
-        replayed = None
+    replayed, missed = lower_replay(mean([replay(repeat) for repeat in repeats]), makespan_s)
+    violations += missed
     return Summary(
         makespan_s=makespan_s,
         threads=sum(repeats[0].threads.values()) if repeats else 0,

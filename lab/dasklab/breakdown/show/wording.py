@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dasklab.breakdown.show.explain import Explained
 
 LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
+LEAST_SAVED = 0.01  # share of the makespan: what a network saves below that needs no figures
 MOST_PARTS = 4  # of a sentence
 NEARLY_ALL = 0.95  # of the seconds that could not be divided: then one stretch says where they lie
 MOST_CODE = 50  # characters of a line of code in a table
@@ -93,11 +94,13 @@ def _without_network(summary: Summary) -> str:
     without = summary.replayed.without_wire_s
     saved = measured * (1 - without / replayed) if replayed else 0.0
     digits = _decimals(measured)
+    aside = "" if summary.replayed.has_client else " (the client's link aside, which was not recorded)"
+    if saved < LEAST_SAVED * measured:
+        return f" The network cost less than {percent(LEAST_SAVED)} of it{aside}."
     return (
-        f" With a network that takes no time: {measured - saved:.{digits}f} s, at most {saved:.{digits}f} s"
-        f" less. (Replay on the same workers: {without:.{digits}f} s; with the network as it was"
-        f" {replayed:.{digits}f} s,"
-        f" {100 * (replayed / measured - 1):+.1f} % from the measured time.)"
+        f" With a network that takes no time{aside}: {measured - saved:.{digits}f} s, at most"
+        f" {saved:.{digits}f} s less. (Replay on the same workers: {without:.{digits}f} s; with the network as"
+        f" it was {replayed:.{digits}f} s, {100 * (replayed / measured - 1):+.1f} % from the measured time.)"
     )
 
 

@@ -32,6 +32,13 @@ NEW = Summary(
 )
 
 
+def test_network_that_costs_nothing_is_one_clause() -> None:
+    text = wording.paragraph(replace(NEW, replayed=Replay(7.7, 7.65)))
+    assert text.endswith(" The network cost less than 1 % of it.")
+    unknown = wording.paragraph(replace(NEW, replayed=Replay(7.7, 7.65, has_client=False)))
+    assert unknown.endswith("(the client's link aside, which was not recorded).")
+
+
 def test_time_that_could_not_be_divided_is_named_with_where_it_lies() -> None:
     path = {(COMPUTE, "worker-1"): 4.0, (UNDIVIDED, ""): 3.7}
     lowered = replace(NEW, path=path, bottlenecks={(OWN, "worker-1"): 4.0, (UNTOLD, ""): 3.7})
