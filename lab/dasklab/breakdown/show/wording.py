@@ -100,7 +100,8 @@ def _without_network(summary: Summary) -> str:
     return (
         f" With a network that takes no time{aside}: {measured - saved:.{digits}f} s, at most"
         f" {saved:.{digits}f} s less. (Replay on the same workers: {without:.{digits}f} s; with the network"
-        f" as it was {replayed:.{digits}f} s, {100 * (replayed / measured - 1):+.1f} % from the measured time.)"
+        f" as it was {replayed:.{digits}f} s, {100 * (replayed / measured - 1):+.1f} % from the measured"
+        " time.)"
     )
 
 
