@@ -199,9 +199,9 @@ def _verdicts(run: Run, cells: list[str]) -> dict[str, str]:
 def _print_details(trial: Explained) -> None:
     """Print the stages of tasks and graphs, Dask's bandwidth estimates, waits for a CPU, and the clocks."""
     from dasklab.breakdown.show import wording
-    from dasklab.breakdown.show.changes import changes
+    from dasklab.breakdown.show.happenings import happenings
 
-    for sentence in changes(trial.median_repeat):
+    for sentence in happenings(trial):
         click.echo(f"\n{sentence}")
     click.echo()
     print_table(wording.STAGE_HEAD, wording.stage_rows(trial.timed))

@@ -36,11 +36,11 @@ def tables(parts: Mapping[int | None, Processes], about: Record) -> dict[str, pd
     """
     if not about.repeats:
         whole = RecordedRepeat(0, False, about.start, about.stop, len(about.lost))
-        return _tables(parts.get(None, {}), about.client, whole)
+        return _tables(parts.get(None, {}), about, whole)
     so_far, frames = dict(parts.get(None, {})), []
     for repeat in about.repeats:
         so_far = carried_over(so_far, parts.get(repeat.number, {}))
-        frames.append(_tables(so_far, about.client, repeat))
+        frames.append(_tables(so_far, about, repeat))
     return {
         name: frames[-1][name] if "run" not in columns else _joined([frame[name] for frame in frames])
         for name, columns in TABLES.items()
@@ -97,7 +97,7 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(filled, ignore_index=True) if filled else frames[0]
 
 
-def _tables(processes: Processes, client: str, repeat: RecordedRepeat) -> dict[str, pd.DataFrame]:
+def _tables(processes: Processes, about: Record, repeat: RecordedRepeat) -> dict[str, pd.DataFrame]:
     scheduler = complete(processes.get(SCHEDULER, {}), SCHEDULER)
     mine = complete(processes.get(CLIENT, {}), CLIENT)
     names = worker_names(scheduler["workers"])
@@ -109,14 +109,23 @@ def _tables(processes: Processes, client: str, repeat: RecordedRepeat) -> dict[s
     joined = _Workers(workers, names)
     frames = {
         "runs": pd.DataFrame(
-            [{"warmup": repeat.warmup, "start_s": repeat.start, "stop_s": repeat.stop, "lost": repeat.lost}]
+            [
+                {
+                    "form": about.form,
+                    "warmup": repeat.warmup,
+                    "start_s": repeat.start,
+                    "stop_s": repeat.stop,
+                    "lost": repeat.lost,
+                }
+            ]
         ),
         "clock": mine["clock"].set_axis(["asked_s", "now_s", "answered_s"], axis=1),
         "workers": _workers(scheduler["workers"], names, joined.about("loop")),
         "tasks": _tasks(scheduler["tasks"], joined.rows("tasks", "worker"), names, joined.ahead),
+        "errors": _seconds(joined.rows("errors", "worker"), "time"),
         "needs": _needs(joined),
         "fetches": _fetches(joined),
-        "graphs": _graphs(scheduler["graphs"], mine["graphs"], client),
+        "graphs": _graphs(scheduler["graphs"], mine["graphs"], about.client),
         "introduced": scheduler["tasks"].sort_values("waiting", kind="stable").drop_duplicates("key"),
         "calls": _seconds(_during(mine["calls"], repeat), "start", "stop"),
         "busy": _of_all(joined, "busy", scheduler, mine, start="start_s", stop="stop_s", late="late_s"),

@@ -86,6 +86,7 @@ def _run(records: RunRecords, sample: Sample) -> Iterator[tuple[str, Iterable[Ro
         "runs",
         [
             {
+                "form": FORM,
                 "warmup": sample.warmup,
                 "start_s": sample.start,
                 "stop_s": sample.stop,

@@ -28,7 +28,7 @@ SIGNED = {"delays": ("delay_s",)}
 """Differences of clocks, which may be negative."""
 
 AMOUNTS = {
-    "runs": ("lost",),
+    "runs": ("form", "lost"),
     "workers": ("threads",),
     "tasks": ("nbytes",),
     "graphs": ("nbytes", "tasks"),

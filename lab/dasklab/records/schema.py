@@ -10,6 +10,7 @@ RUN = {"run": "number of the run, as in timings.json; 0 in the record of a clust
 TABLES: dict[str, dict[str, str]] = {
     "runs": RUN
     | {
+        "form": "format of the record that holds it; what its format lacks is unknown, not absent",
         "warmup": "whether it is a warm-up",
         "start_s": "when it began, client's clock",
         "stop_s": "when it ended, client's clock",
@@ -56,6 +57,14 @@ TABLES: dict[str, dict[str, str]] = {
         "nbytes": "size of its result in bytes, as Dask estimates it",
         "type": "type of its result",
         "status": "OK, error, or the state in which it was left",
+    },
+    "errors": RUN
+    | {
+        "key": "a task of which an attempt failed",
+        "worker": "where",
+        "time_s": "when the worker knew of it, worker's clock",
+        "type": "type of the error; empty if its text does not begin with one",
+        "text": "the error as text, at most 200 characters; empty with code=False",
     },
     "graphs": RUN
     | {

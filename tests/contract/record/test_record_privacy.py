@@ -133,9 +133,9 @@ def test_the_marker_reaches_all_kinds_of_columns(recorded: Callable[..., Path]) 
         "record.json", "client.graphs.file", "scheduler.events.detail", "scheduler.events.kind",
         "scheduler.graphs.client", "scheduler.metrics.metric", "scheduler.results.key", "scheduler.tasks.key",
         "scheduler.tasks.span", "scheduler.tasks.type", "worker.actor_calls.actor",
-        "worker.actor_calls.function", "worker.fetches.keys", "worker.metrics.metric", "worker.needs.needed",
-        "worker.profile.stack", "worker.served.keys", "worker.tasks.key", "worker.waits.key",
-        "worker.waits.name",
+        "worker.actor_calls.function", "worker.errors.key", "worker.errors.text", "worker.fetches.keys",
+        "worker.metrics.metric", "worker.needs.needed", "worker.profile.stack", "worker.served.keys",
+        "worker.tasks.key", "worker.waits.key", "worker.waits.name",
     }  # fmt: skip
 
 

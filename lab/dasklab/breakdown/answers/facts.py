@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from dask.utils import key_split
 
+from dasklab.breakdown.answers.facts_failures import Failures, failures
 from dasklab.breakdown.model.arrays import floats
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import Repeat
@@ -59,6 +60,7 @@ class Facts:
         scattered: number of objects that the client scattered.
         retransmitted: TCP segments that each process's host sent again.
         slower_interface: one worker of those for which there is a faster interface.
+        failures: what failed.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Facts:
     scattered: int = 0
     retransmitted: Mapping[str, float] = field(default_factory=dict)
     slower_interface: SlowerInterface | None = None
+    failures: Failures = field(default_factory=Failures)
 
     def setting(self, name: str) -> str:
         """Return a setting without quotation marks; empty if it is unknown."""
@@ -83,6 +86,7 @@ def facts(frames: Mapping[str, pd.DataFrame]) -> Facts:
         scattered=int(np.nansum(floats(frames["calls"][frames["calls"].kind == "scatter"]["keys"]))),
         retransmitted={str(node): float(rows.value.sum()) for node, rows in again.groupby("node")},
         slower_interface=_slower_interface(frames["interfaces"], frames["workers"]),
+        failures=failures(frames),
     )
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dasklab.breakdown.answers.advice.rules import Advice
 from dasklab.breakdown.show import wording
-from dasklab.breakdown.show.changes import changes
 from dasklab.breakdown.show.explain import Explained, explain
+from dasklab.breakdown.show.happenings import happenings
 from dasklab.breakdown.show.wording import Row
 from dasklab.results.run import open_trial
 
@@ -48,7 +48,7 @@ class Explanation:
         return text + tables + self._picture()
 
     def _sentences(self) -> list[str]:
-        sentences = [wording.paragraph(self.explained.summary), *changes(self.explained.median_repeat)]
+        sentences = [wording.paragraph(self.explained.summary), *happenings(self.explained)]
         return [self.explained.gap, *sentences] if self.explained.gap else sentences
 
     def _picture(self) -> str:

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-FORM = 3
-"""The format of chunks and their file. Format 2 lacked repeats."""
+FORM = 4
+"""The format of chunks and their file. Format 2 lacked repeats, format 3 what fails."""
 
-READABLE_FORMS = (2, 3)
+READABLE_FORMS = (2, 3, 4)
 SEPARATOR = "\x1f"  # of several keys in one text
 MISSING_US = -1  # a time that nobody took
 
@@ -68,6 +68,7 @@ CLIENT = COMMON | {
 WORKER = COMMON | {
     "tasks": "key:s:key arrived:t ready:t executing:t start:t stop:t seceded:t done:t due:t reported:t "
     "thread:i disk:f nbytes:f status:s:word",
+    "errors": "key:s:key time:t type:s:type text:s:code",
     "needs": "key:s:key needed:s:key nbytes:f holders:s:places",
     "fetches": "start:t stop:t peer:s:place keys:s:keys status:s:word deserialise:f",
     "served": "start:t stop:t who:s:place keys:s:keys serialise:f",

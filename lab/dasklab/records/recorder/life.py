@@ -25,7 +25,7 @@ class RecorderState(Enum):
     ATTACHED = auto()  # its hooks record
     DECLINING = auto()  # it could not attach, and says so when it is visited
     DETACHING = auto()  # its process ends: its hooks record while it hands over its rows
-    ORPHANED = auto()  # nobody takes its rows: its hooks record until it has told the others
+    ORPHANED = auto()  # nobody takes its rows: its hooks record until the others know
     DETACHED = auto()  # all that it changed is as it was before
 
 

@@ -31,9 +31,13 @@ KNOWN_PACKAGES = {
 KNOWN_EVENTS = {
     "lost", "add-worker", "remove-worker", "worker-status-change", "add-client", "remove-client", "gather",
     "scatter", "restart", "restart-workers", "rebalance", "replicate", "retire-workers", "retired",
-    "could-not-retire", "run-function", "p2p-failed", "worker-ttl-timed-out",
+    "could-not-retire", "run-function", "p2p-failed", "worker-ttl-timed-out", "cancel", "retry",
+    "killed-worker", "worker-restart-memory", "client-restart",
 }  # fmt: skip
-DETAILS = {"status", "prev-status", "worker", "count", "processing-tasks", "expected"}
+DETAILS = {
+    "status", "prev-status", "worker", "count", "processing-tasks", "lost-computed-tasks",
+    "lost-scattered-tasks", "expected", "failures", "rss", "limit",
+}  # fmt: skip
 STATUSES = {
     "undefined", "created", "init", "starting", "running", "paused", "stopping", "stopped", "closing",
     "closing_gracefully", "closed", "failed", "dont_reply", "OK",

@@ -20,6 +20,8 @@ from dasklab.records.recorder.process import NAN, without_credentials
 
 MOST_DEPARTED = 50  # answers of workers, of 2 MB at most each
 NO_STAGES = (NAN, NAN, NAN, NAN, "", "")  # queued, decided, due, sent; trigger and stimulus
+OF_CLIENTS = ("cancel", "retry")  # what Dask logs under the name of the client that did it
+KEY_SETS = ("processing-tasks", "lost-computed-tasks", "lost-scattered-tasks")  # sizes are recorded
 NO_SPAN = ("default",)  # Dask's span of tasks that the user gave none
 
 
@@ -90,6 +92,8 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
             if self.ended[0] != stimulus_id:
                 self.ended = (stimulus_id, text)
             self.add_task(key, text, now, finish, more)
+            if finish == "erred":
+                self.note_killed(key, text, more)
         elif row and finish in ("released", "forgotten", "memory", "erred"):
             self.add_task(key, str(key), now, finish, {})
         if start == "memory" and finish == "released":
@@ -108,6 +112,13 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
             int(thread), begin, end, disk_s, NAN if nbytes is None else float(nbytes), more.get("typename") or
             "", status, graph, self.span(key),
         )  # fmt: skip
+
+    def note_killed(self, key: Any, text: str, more: Mapping[str, Any]) -> None:
+        """Record that a task is given up because workers died with it, as Dask's KilledWorker says."""
+        failures = int(self.server.tasks[key].suspicious)
+        if failures > self.server.allowed_failures and not more.get("exception_text"):
+            detail = {"worker": str(more.get("worker") or ""), "failures": failures}
+            self.add_event("killed-worker", text, json.dumps(detail))
 
     def span(self, key: Any) -> str:
         """Return the name of a task's span, the outermost first; empty without one."""
@@ -129,9 +140,29 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         action = msg.get("action") if isinstance(msg, Mapping) else None
         if action == "update-graph" and topic != "scheduler" and "metrics" in msg:
             self.add_graph(str(topic), msg["metrics"])
-        elif action and (topic == "all" or action == "worker-status-change"):
+        elif topic == "worker-restart-memory" and isinstance(msg, Mapping):
+            self.add_restart(msg)
+        elif action and (topic == "all" or action == "worker-status-change" or action in OF_CLIENTS):
             detail = {name: value for name, value in msg.items() if isinstance(value, (str, int, float))}
+            detail |= {
+                name: len(msg[name]) for name in KEY_SETS if isinstance(msg.get(name), (set, list, tuple))
+            }
             self.add_event(str(action), str(topic), json.dumps(detail))
+
+    def add_restart(self, message: Mapping[str, Any]) -> None:
+        """Record that a nanny ends its worker because of the worker's memory."""
+        address = str(message.get("worker"))
+        worker = self.server.workers.get(address)
+        detail = {"rss": int(message.get("rss", 0)), "limit": int(worker.memory_limit or 0) if worker else 0}
+        self.add_event("worker-restart-memory", address, json.dumps(detail))
+
+    @guarded
+    def restart(self, scheduler: Any) -> None:
+        """Record ``client.restart()``, which forgets all tasks before it ends the workers."""
+        self.add_event("client-restart", "all", "")
+        for key in list(islice(self.open, MOST_ROWS)):
+            self.add_task(key, str(key), NAN, "forgotten", {})
+        self.open.clear()
 
     def add_graph(self, client: str, metrics: Mapping[str, float]) -> None:
         """Add a graph whose states have just been made; some versions of Dask report durations below zero."""

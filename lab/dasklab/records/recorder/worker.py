@@ -26,6 +26,7 @@ from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import CHUNK_ROWS
 from dasklab.records.recorder.waits import watch_waits
 
+MAX_ERROR_TEXT = 200  # characters
 HAND_OVER_S = 2.0  # how long a worker that closes waits for the scheduler, for each chunk
 
 
@@ -107,6 +108,8 @@ class WorkerRecorder(Recorder, WorkerPlugin):
             row[3] = now
         elif start in ("executing", "long-running") and finish in ("memory", "error"):
             self.add_task(key, row, now, finish)
+            if finish == "error":
+                self.add_error(key, now)
         elif finish in ("released", "forgotten", "rescheduled", "memory", "error"):
             del self.open[key]
 
@@ -129,6 +132,12 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         self.ended[key] = (str(key), stamps, about)
         if len(self.ended) > CHUNK_ROWS:
             self.add_ended(next(iter(self.ended)), NAN, NAN)
+
+    def add_error(self, key: Any, now: float) -> None:
+        """Record what an attempt raised, in the words that Dask made of it."""
+        text = str(self.server.state.tasks[key].exception_text)[:MAX_ERROR_TEXT]
+        name = text.partition("(")[0]
+        self.store.logs["errors"].add(str(key), now, name if name.isidentifier() else "", text)
 
     def add_ended(self, key: Any, now: float, due: float) -> None:
         text, stamps, about = self.ended.pop(key)

@@ -1,0 +1,219 @@
+"""What failed: attempts of tasks, tasks that were given up, workers that died, and what a client ended."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask.utils import key_split
+
+from dasklab.breakdown.model.arrays import floats
+
+NANNY_S = 15.0  # a worker that its nanny ends has left by then, or the nanny kills it
+
+
+@dataclass(frozen=True)
+class TaskAttempt:
+    """An attempt of a task that raised an error.
+
+    Attributes:
+        kind: what the task computes.
+        stop: when it had ended, by its worker's clock.
+        seconds: how long it had a thread; NaN if unknown.
+        error: type of the error, or what is known of its text; empty if it was not recorded.
+        is_recovered: whether a later attempt of the task succeeded.
+    """
+
+    key: str
+    kind: str
+    worker: str
+    stop: float
+    seconds: float
+    error: str
+    is_recovered: bool
+
+
+@dataclass(frozen=True)
+class KilledTask:
+    """A task that the scheduler gave up, because so many workers died while they had it."""
+
+    time: float
+    key: str
+    kind: str
+    deaths: int
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker that left without having been asked to.
+
+    Attributes:
+        rss_bytes, limit_bytes: its memory when its nanny ended it, and its limit; 0 where memory was not
+            why, or not recorded.
+        processing: tasks that it had not finished; None if unknown.
+        lost: results that were lost with it; None if unknown.
+    """
+
+    time: float
+    worker: str
+    rss_bytes: float
+    limit_bytes: float
+    processing: int | None
+    lost: int | None
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What failed, each in the order of its times. Times are the scheduler's, if nothing else is said.
+
+    Attributes:
+        cancelled: when a client cancelled tasks, and how many it named.
+        restarts: when a client restarted the cluster.
+    """
+
+    attempts: Sequence[TaskAttempt] = ()
+    killed: Sequence[KilledTask] = ()
+    deaths: Sequence[Death] = ()
+    cancelled: Sequence[tuple[float, int]] = ()
+    restarts: Sequence[float] = ()
+
+
+def failures(frames: Mapping[str, pd.DataFrame]) -> Failures:
+    """Collect what failed from the tables of a record."""
+    events = frames["events"].sort_values("time_s", kind="stable")
+    details = [_detail(text) for text in events.detail]
+    rows = list(zip(events.kind, floats(events.time_s).tolist(), events.subject, details, strict=True))
+    names = dict(zip(frames["workers"].address, frames["workers"].worker, strict=True))
+    # earlier recorders have only the end of a restart
+    restart = next((kind for kind in ("client-restart", "restart-workers") if kind in set(events.kind)), "")
+    deaths = list(_deaths(rows, names))
+    restarts = [
+        min([time, *(death.time for death in deaths if 0 <= time - death.time < NANNY_S)])
+        for kind, time, _, _ in rows
+        if kind == restart
+    ]
+    return Failures(
+        attempts=list(_attempts(frames["tasks"], frames["errors"])),
+        killed=[
+            KilledTask(time, str(subject), str(key_split(subject)), int(detail.get("failures", 0)))
+            for kind, time, subject, detail in rows
+            if kind == "killed-worker"
+        ],
+        deaths=[death for death in deaths if not _is_near(death.time, restarts)],
+        cancelled=[(time, int(detail.get("count", 0))) for kind, time, _, detail in rows if kind == "cancel"],
+        restarts=restarts,
+    )
+
+
+def _detail(text: str) -> Mapping[str, Any]:
+    return dict(json.loads(text)) if text.startswith("{") else {}
+
+
+def _is_near(time: float, moments: Sequence[float]) -> bool:
+    return any(abs(time - moment) < NANNY_S for moment in moments)
+
+
+def _attempts(tasks: pd.DataFrame, errors: pd.DataFrame) -> Iterator[TaskAttempt]:
+    done_s = floats(tasks.done_s)
+    failed = tasks[(tasks.status == "error") & ~np.isnan(np.fmax(done_s, floats(tasks.stop_s)))]
+    if not len(failed):
+        return
+    end_s = pd.Series(np.fmax(done_s, floats(tasks.handled_s)), tasks.index)
+    succeeded = end_s[tasks.status == "OK"].groupby(tasks.key).max()
+    errors_of: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for key, worker, time, kind, text in zip(
+        errors.key, errors.worker, floats(errors.time_s), errors.type, errors.text, strict=True
+    ):
+        errors_of.setdefault((key, worker), []).append((float(time), str(text or kind)))
+    start = np.fmin(floats(failed.start_s), floats(failed.executing_s))
+    stop = np.fmax(floats(failed.stop_s), floats(failed.done_s))
+    order = np.argsort(stop, kind="stable")
+    rows = failed.iloc[order]
+    for key, worker, begin, end in zip(rows.key, rows.worker, start[order], stop[order], strict=True):
+        texts = errors_of.get((key, worker), ())
+        nearest = min(texts, key=lambda error: abs(error[0] - end), default=(0.0, ""))
+        yield TaskAttempt(
+            key=str(key),
+            kind=str(key_split(key)),
+            worker=str(worker),
+            stop=float(end),
+            seconds=float(end - begin),
+            error=nearest[1],
+            is_recovered=bool(succeeded.get(key, np.nan) > end),
+        )
+
+
+def _deaths(
+    events: Sequence[tuple[str, float, str, Mapping[str, Any]]], names: Mapping[str, str]
+) -> Iterator[Death]:
+    by_nanny: dict[str, tuple[float, Mapping[str, Any]]] = {}
+    for kind, time, subject, detail in events:
+        if kind == "worker-restart-memory":
+            by_nanny.setdefault(subject, (time, detail))
+        if kind != "remove-worker" or detail.get("expected") is not False:
+            continue
+        worker = names.get(str(detail.get("worker")), str(detail.get("worker")))
+        since, memory = by_nanny.pop(worker, (-np.inf, {}))
+        is_memory = time - since < NANNY_S
+        yield Death(
+            time,
+            worker,
+            _number(memory.get("rss")) or 0.0 if is_memory else 0.0,
+            _number(memory.get("limit")) or 0.0 if is_memory else 0.0,
+            _count(detail.get("processing-tasks")),
+            _count(detail.get("lost-computed-tasks")),
+        )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _count(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, float)) else None
+
+
+@dataclass(frozen=True)
+class FailedKind:
+    """Failed attempts of one kind of task.
+
+    Attributes:
+        attempts: their number.
+        tasks: number of tasks that they belong to; ``recovered`` of these succeeded later.
+        seconds: thread time of the attempts; NaN if that of one is unknown.
+        error: the most frequent error; empty if unknown.
+        workers: number of attempts by worker, most first.
+    """
+
+    kind: str
+    attempts: int
+    tasks: int
+    recovered: int
+    seconds: float
+    error: str
+    workers: Mapping[str, int]
+
+
+def failed_kinds(attempts: Sequence[TaskAttempt]) -> list[FailedKind]:
+    """Sum attempts up by the kind of their tasks, the most attempts first."""
+    by_kind: dict[str, list[TaskAttempt]] = {}
+    for attempt in attempts:
+        by_kind.setdefault(attempt.kind, []).append(attempt)
+    kinds = [
+        FailedKind(
+            kind=kind,
+            attempts=len(own),
+            tasks=len({attempt.key for attempt in own}),
+            recovered=len({attempt.key for attempt in own if attempt.is_recovered}),
+            seconds=sum(attempt.seconds for attempt in own),
+            error=Counter(attempt.error for attempt in own).most_common(1)[0][0],
+            workers=dict(Counter(attempt.worker for attempt in own).most_common()),
+        )
+        for kind, own in by_kind.items()
+    ]
+    return sorted(kinds, key=lambda kind: -kind.attempts)

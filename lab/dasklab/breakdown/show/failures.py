@@ -1,0 +1,72 @@
+"""Sentences about what failed in a record: attempts, tasks, workers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from dasklab.breakdown.answers.facts_failures import Death, FailedKind, Failures, failed_kinds
+from dasklab.terminal import counted, enumerated
+
+MOST_KINDS = 3  # of tasks with failed attempts
+MOST_NAMES = 3
+MOST_DEATHS = 3
+
+
+def failure_sentences(failures: Failures, start: float, stop: float) -> Iterator[str]:
+    """Say what failed between two moments of the scheduler's clock."""
+    attempts = [attempt for attempt in failures.attempts if start <= attempt.stop <= stop]
+    yield from map(_attempts, failed_kinds(attempts)[:MOST_KINDS])
+    deaths = [death for death in failures.deaths if start <= death.time <= stop]
+    yield from (_death(death, start) for death in deaths[:MOST_DEATHS])
+    if len(deaths) > MOST_DEATHS:
+        yield f"{counted(len(deaths) - MOST_DEATHS, 'more worker')} died later."
+    killed = [task for task in failures.killed if start <= task.time <= stop]
+    for task in killed[:MOST_KINDS]:
+        yield (
+            f"The task {task.kind} was given up, because {counted(task.deaths, 'worker')} died while they"
+            f" had it (KilledWorker)."
+        )
+    if len(killed) > MOST_KINDS:
+        yield f"{counted(len(killed) - MOST_KINDS, 'more task')} were given up for the same reason."
+    for time in failures.restarts:
+        if start <= time <= stop:
+            yield (
+                f"A client restarted the workers {time - start:.1f} s after the start: they forgot their"
+                f" results, and tasks that had not ended did not go on."
+            )
+    cancelled = [(time, count) for time, count in failures.cancelled if start <= time <= stop]
+    if cancelled:
+        total, first = sum(count for _, count in cancelled), cancelled[0][0] - start
+        yield f"A client cancelled {counted(total, 'task')}, the first {first:.1f} s after the start."
+
+
+def _attempts(kind: FailedKind) -> str:
+    error = f" with {kind.error}" if kind.error else ""
+    names = list(kind.workers)
+    where = enumerated(names) if len(names) <= MOST_NAMES else counted(len(names), "worker")
+    took = "" if math.isnan(kind.seconds) else f"; they took {kind.seconds:.1f} s of thread time"
+    tasks = counted(kind.tasks, "task")
+    if kind.recovered == kind.tasks:
+        end = "It succeeded later." if kind.tasks == 1 else "All of these succeeded later."
+    elif kind.recovered:
+        end = f"{kind.recovered} of these succeeded later."
+    else:
+        end = "It did not succeed later." if kind.tasks == 1 else "None of these succeeded later."
+    return (
+        f"{counted(kind.attempts, 'attempt')} of {tasks} ({kind.kind}) failed{error} on {where}{took}. {end}"
+    )
+
+
+def _death(death: Death, start: float) -> str:
+    parts = []
+    if death.processing:
+        parts.append(f"{counted(death.processing, 'task')} had not ended there")
+    if death.lost:
+        parts.append(f"{counted(death.lost, 'result')} existed nowhere else")
+    left = f": {' and '.join(parts)}" if parts else ""
+    moment = f"{death.time - start:.1f} s after the start"
+    if not death.rss_bytes:
+        return f"{death.worker} died {moment}{left}."
+    limit = f" of a limit of {death.limit_bytes / 1e6:,.0f} MB" if death.limit_bytes else ""
+    return f"{death.worker} was ended by its nanny at {death.rss_bytes / 1e6:,.0f} MB{limit}, {moment}{left}."

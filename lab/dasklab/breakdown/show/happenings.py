@@ -1,0 +1,19 @@
+"""What a reader has to know of a record beside its time: what changed in the cluster, and what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dasklab.breakdown.show.changes import changes
+from dasklab.breakdown.show.failures import failure_sentences
+
+if TYPE_CHECKING:
+    from dasklab.breakdown.show.explain import Explained
+
+
+def happenings(record: Explained) -> Iterator[str]:
+    """Return sentences about the repeat of middle length."""
+    repeat = record.median_repeat
+    yield from failure_sentences(record.facts.failures, repeat.start, repeat.stop)
+    yield from changes(repeat)
