@@ -128,6 +128,7 @@ def _tables(processes: Processes, about: Record, repeat: RecordedRepeat) -> dict
         "graphs": _graphs(scheduler["graphs"], mine["graphs"], about.client),
         "introduced": scheduler["tasks"].sort_values("waiting", kind="stable").drop_duplicates("key"),
         "calls": _seconds(_during(mine["calls"], repeat), "start", "stop"),
+        "lines": _seconds(_during(mine["lines"], repeat), "start", "stop"),
         "busy": _of_all(joined, "busy", scheduler, mine, start="start_s", stop="stop_s", late="late_s"),
         "cpu": _of_all(joined, "cpu", scheduler, mine, time="time_s", cpu="cpu_s", waiting="waiting_s",
                        loop_waiting="loop_waiting_s", memory="memory_bytes"),
@@ -153,8 +154,8 @@ def _tables(processes: Processes, about: Record, repeat: RecordedRepeat) -> dict
     }
 
 
-def _during(calls: pd.DataFrame, repeat: RecordedRepeat) -> pd.DataFrame:
-    return calls[(calls.start < repeat.stop) & (calls.stop > repeat.start)]
+def _during(rows: pd.DataFrame, repeat: RecordedRepeat) -> pd.DataFrame:
+    return rows[(rows.start < repeat.stop) & (rows.stop > repeat.start)]
 
 
 def worker_names(workers: pd.DataFrame) -> dict[str, str]:

@@ -7,11 +7,9 @@ Methods of one client are wrapped, in this process only; ``detach`` restores the
 from __future__ import annotations
 
 import asyncio
-import linecache
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from types import FrameType
 from typing import Any
 
 from distributed import Client, Future
@@ -25,25 +23,12 @@ from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import Store
+from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
 
 MOST_ROWS = 50_000  # of each log
 ASK_S = 5.0  # for the sizes of what was scattered
 # Calls that move data or wait; a synchronous client makes all of them through ``sync``.
 AWAITED = {"_gather": "wait", "_gather_remote": "gather", "_scatter": "scatter"}
-# Packages whose code is not the user's.
-LIBRARIES = (
-    "dask",
-    "distributed",
-    "dasklab",
-    "tornado",
-    "asyncio",
-    "concurrent",
-    "threading",
-    "contextlib",
-    "toolz",
-)
-Line = tuple[str, int, str]
-NO_LINE: Line = ("", 0, "")
 
 
 class ClientRecorder:
@@ -58,18 +43,26 @@ class ClientRecorder:
         self.client, self.hold = client, hold
         self.store = Store(CLIENT, MOST_ROWS, privacy=privacy)
         self.life = Life()
+        self.program = UserProgram()
         self.undo: list[Callable[[], Any]] = []
         self.asking: list[asyncio.Future[None]] = []  # for sizes of what was scattered
         self.scattered: list[tuple[float, float, list[Any]]] = []  # start, stop, keys; not asked for yet
         self.begin = 0.0  # of the graph that is being built
 
-    def attach(self) -> None:
+    def attach(self, lines: bool = True) -> None:
+        """Begin to record.
+
+        Args:
+            lines: record which lines of the user's program run.
+        """
         self._replace("_graph_to_futures", self._building)
         self._replace("_send_to_scheduler", self._sending)
         self._replace("sync", self._synchronous)
         for name, kind in AWAITED.items():
             self._replace(name, partial(self._awaited, kind))
         self.undo.append(watch_loop(self.client.loop, self.store.logs["busy"]))
+        if lines:
+            self.undo.append(LineRecorder(self.program, self.store).stop)
         self.life.move(RecorderEvent.ATTACH)
 
     def detach(self) -> None:
@@ -113,7 +106,7 @@ class ClientRecorder:
 
     def _synchronous(self, sync: Callable[..., Any]) -> Callable[..., Any]:
         def synchronous(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-            start, line = time(), self._guarded_line() or NO_LINE
+            start, line = time(), self._guarded_line() or CodeLine()
             try:
                 return sync(function, *args, **options)
             finally:
@@ -136,7 +129,7 @@ class ClientRecorder:
                     if not self.hold:
                         self._ask()
                 else:
-                    self.store.logs["calls"].add(kind, start, time(), 0, 0.0, *NO_LINE)
+                    self.store.logs["calls"].add(kind, start, time(), 0, 0.0, *CodeLine())
 
         return awaited
 
@@ -159,7 +152,7 @@ class ClientRecorder:
             nbytes = float(sum(sizes.values()))
         except Exception:  # noqa: BLE001 - a result may be gone, the cluster, too: the size stays unknown
             self.store.failures["scatter: unknown size"] += 1
-        self.store.logs["calls"].add("scatter", start, stop, len(keys), nbytes, *NO_LINE)
+        self.store.logs["calls"].add("scatter", start, stop, len(keys), nbytes, *CodeLine())
 
     async def finish(self) -> None:
         """Wait for the sizes of what was scattered."""
@@ -168,16 +161,12 @@ class ClientRecorder:
         self.asking.clear()
 
     @guarded
-    def _guarded_line(self) -> Line:
+    def _guarded_line(self) -> CodeLine:
         return self.line()
 
-    def line(self) -> Line:
-        """Return the line of the user's code that runs: file, number, text."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-            path = frame.f_code.co_filename
-            if package not in LIBRARIES and "site-packages" not in path and not path.startswith("<frozen"):
-                return path, frame.f_lineno, linecache.getline(path, frame.f_lineno).strip()
-            frame = frame.f_back
-        return NO_LINE
+    def line(self) -> CodeLine:
+        """Return the line of the user's code that runs here, or else in the user's program.
+
+        Libraries send graphs from threads of their own, in which no code of the user's runs.
+        """
+        return line_of(sys._getframe(1)) or self.program.line()

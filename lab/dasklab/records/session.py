@@ -32,6 +32,7 @@ from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.scheduler import SchedulerRecorder
 from dasklab.records.recorder.worker import WorkerRecorder
 from dasklab.records.travel import other_python, pack_plugin
+from dasklab.records.user_lines import UserProgram
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -117,6 +118,7 @@ class Session:
     def __enter__(self) -> Session:
         if self.client.asynchronous:
             raise LabError("this client is asynchronous", "use: async with dasklab.record(client, ...)")
+        self.mine.program = UserProgram()
         self.client.sync(self._start)
         return self
 
@@ -132,6 +134,7 @@ class Session:
             self.client.sync(self._stop)
 
     async def __aenter__(self) -> Session:
+        self.mine.program = UserProgram()
         await self._start()
         return self
 
@@ -166,7 +169,7 @@ class Session:
         try:
             self._write()
             await self._attach_workers(worker)
-            self.mine.attach()
+            self.mine.attach(lines=not (self.hold or self.watches))
         except BaseException:
             self.mine.detach()
             await self._detach()

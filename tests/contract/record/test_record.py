@@ -25,7 +25,7 @@ from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.records.document import RECORD, Record, read_document
 from dasklab.results.run import open_trial
-from distributed import Client, LocalCluster, Worker
+from distributed import Client, LocalCluster, Worker, as_completed
 
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S
@@ -450,6 +450,19 @@ def test_operations_are_told_apart(client: Client, tmp_path: Path) -> None:
     assert Path(third.code[0]).name == "test_record.py"
     own = {cause.name: s for cause, s in explained.summary.path_by_cause.items()}["user-code"]
     assert own == pytest.approx(0.6, abs=0.1)
+
+
+def test_the_run_is_the_block_and_its_own_time_has_the_users_lines(client: Client, tmp_path: Path) -> None:
+    with dasklab.record(client, tmp_path / "run"):
+        time.sleep(0.6)  # opens files
+        for future in as_completed(client.map(inc, range(5), pure=False)):
+            future.result()
+            time.sleep(0.2)
+    summary = explain(open_trial(tmp_path / "run")).summary
+    assert summary.makespan_s == pytest.approx(1.7, abs=0.4)
+    seconds = {code: s for (file, _, code), s in summary.client_lines.items() if file == __file__}
+    assert seconds["time.sleep(0.6) # opens files"] == pytest.approx(0.6, abs=0.2)
+    assert seconds["time.sleep(0.2)"] == pytest.approx(1.0, abs=0.3)
 
 
 def test_without_code_no_line_is_kept_and_keys_can_be_hashed(client: Client, tmp_path: Path) -> None:

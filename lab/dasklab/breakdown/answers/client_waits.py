@@ -1,6 +1,7 @@
 """When the user's program waited for tasks: calls during which the scheduler handled the end of one.
 
 A call that returned without such an end (a gather of results that were there, a scatter) waited for no task.
+A line in which the program waited counts as a call: ``as_completed`` waits in no other way.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class ClientWaits:
 
 def client_waits(repeat: Repeat) -> ClientWaits:
     """Return the calls of the user's program that waited for its tasks."""
-    start, stop = repeat.calls.of_kind("sync", "wait")
+    calls, lines = repeat.calls.of_kind("sync", "wait"), repeat.lines
+    start = np.concatenate([calls[0], lines.start[lines.waits]])
+    stop = np.concatenate([calls[1], lines.stop[lines.waits]])
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]
     late = CLOCK_S + np.minimum(MAX_LATE_S, LATE_SHARE * (stop - start))

@@ -120,11 +120,11 @@ def _follow(repeat: Repeat) -> Chain:
 def _last(repeat: Repeat, waits: ClientWaits) -> tuple[int, float]:
     """Return the last task that was waited for, and when the scheduler had handled its end.
 
-    Where no call that waits was recorded, it is the last one that was handled.
+    Where nobody recorded whether the program waited, it is the last one that was handled.
     """
     stop = np.array([repeat.stop])
     task, handled = waits.before(stop)
-    if task[0] == NONE:
+    if task[0] == NONE and not len(repeat.lines.start):
         task, handled = last_handled(repeat, np.array([np.inf]), repeat.is_users)
     return int(task[0]), float(handled[0])
 

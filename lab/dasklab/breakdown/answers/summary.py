@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from dasklab.breakdown.answers.bottlenecks import bottlenecks
+from dasklab.breakdown.answers.client_lines import Line, client_lines
 from dasklab.breakdown.answers.graphs import GraphTimes, graph_times
 from dasklab.breakdown.answers.invariants import Violation, checked, lower_replay
 from dasklab.breakdown.answers.replay import Replay, mean, replay
@@ -46,6 +47,7 @@ class Summary:
         violations: what was claimed beyond the evidence and has been lowered, of all repeats.
         undivided: where the longest stretch of the path lies that could not be divided, of any repeat, in
             seconds since its start; empty if there is none.
+        client_lines: seconds of the path in which each line of the user's program ran; a mean, too.
     """
 
     makespan_s: float
@@ -59,6 +61,7 @@ class Summary:
     graphs: GraphTimes | None = None
     violations: Sequence[Violation] = ()
     undivided: tuple[float, float] | tuple[()] = ()
+    client_lines: Mapping[Line, float] = field(default_factory=dict)
 
     @cached_property
     def violated(self) -> dict[str, int]:
@@ -145,6 +148,7 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
     blamed: defaultdict[tuple[Bottleneck, str], float] = defaultdict(float)
     violations: list[Violation] = []
     undivided: list[tuple[float, float]] = []
+    lines: defaultdict[Line, float] = defaultdict(float)
     for repeat in repeats:
         result, violated = checked(repeat)
         violations += violated
@@ -153,6 +157,8 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         _add(path, seconds_by(result.path, repeat.places), 1 / len(repeats))
         _add(blamed, bottlenecks(repeat, result.path), 1 / len(repeats))
         undivided += _undivided(result.path, repeat.start)
+        for line, seconds in client_lines(repeat, result.path).items():
+            lines[line] += seconds / len(repeats)
     makespan_s = sum(repeat.makespan for repeat in repeats) / max(1, len(repeats))
     replayed, missed = lower_replay(mean([replay(repeat) for repeat in repeats]), makespan_s)
     violations += missed
@@ -168,6 +174,7 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         graphs=graph_times(repeats),
         violations=violations,
         undivided=max(undivided, key=lambda ends: ends[1] - ends[0], default=()),
+        client_lines=lines,
     )
 
 

@@ -158,6 +158,24 @@ class Calls:
         return self.start[mine], self.stop[mine]
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Which line of the user's program ran, and when; a row per stretch of time.
+
+    Attributes:
+        waits: whether the program waited for the cluster there.
+        code: position of the line in ``names``.
+        names: file, number and text of each line.
+    """
+
+    start: Floats
+    stop: Floats
+    waits: Mask
+    code: Codes
+    names: Sequence[tuple[str, int, str]]
+
+
+NO_LINES = Lines(np.zeros(0), np.zeros(0), np.zeros(0, bool), np.zeros(0, np.int64), ())
 NO_CALLS = Calls((), np.zeros(0), np.zeros(0))
 
 
@@ -217,6 +235,9 @@ class Repeat:
 
     calls: Calls = NO_CALLS
     """Calls in which the client waited for the cluster; none where nobody recorded them."""
+
+    lines: Lines = NO_LINES
+    """Which line of the user's program ran, sampled; none where nobody recorded them."""
 
     evidence: Evidence = field(default_factory=Evidence)
     """What is known besides: CPU, locks, garbage collection, lost results."""

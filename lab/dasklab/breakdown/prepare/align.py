@@ -22,6 +22,7 @@ CLOCKS = (  # table, the column that names the process or the process itself, co
     ("runs", CLIENT, ["start_s", "stop_s"]),
     ("graphs", CLIENT, ["begin_s", "sent_s"]),
     ("calls", CLIENT, ["start_s", "stop_s"]),
+    ("lines", CLIENT, ["start_s", "stop_s"]),
     ("graphs", SCHEDULER, ["received_s"]),
     ("events", SCHEDULER, ["time_s"]),
     ("results", SCHEDULER, ["time_s"]),

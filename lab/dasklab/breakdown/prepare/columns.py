@@ -19,6 +19,7 @@ from dasklab.breakdown.model.repeat import (
     Delivered,
     Fetches,
     Graph,
+    Lines,
     Needs,
     Repeat,
     Tasks,
@@ -74,6 +75,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
         warmup=bool(about.warmup),
         graphs=[_graph(row) for row in complete_graphs(tables["graphs"]).to_dict("records")],
         calls=_calls(tables["calls"]),
+        lines=_lines(tables["lines"]),
         evidence=gather_evidence(tables, tasks, keys, nodes, prefixes, start, stop),
         prefixes=prefixes,
         joined=_moments(tables["workers"], "joined_s"),
@@ -185,6 +187,14 @@ def _senders(keys: pd.Index[str], introduced: pd.DataFrame, graphs: pd.DataFrame
 
 def _calls(rows: pd.DataFrame) -> Calls:
     return Calls(rows.kind.tolist(), floats(rows.start_s), floats(rows.stop_s))
+
+
+def _lines(rows: pd.DataFrame) -> Lines:
+    names = list(zip(texts(rows.file), rows.line.fillna(0).astype(int), texts(rows.code), strict=True))
+    code, different = pd.factorize(pd.Series(names, dtype=object))
+    return Lines(
+        floats(rows.start_s), floats(rows.stop_s), (rows.waits == 1).to_numpy(bool), code, list(different)
+    )
 
 
 def _unfinished(tasks: pd.DataFrame) -> tuple[Steps, Steps]:

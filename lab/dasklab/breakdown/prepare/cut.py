@@ -38,6 +38,8 @@ def cut(repeat: Repeat, start: float, stop: float) -> Repeat:
     delivered = moving[repeat.delivered.fetch] if len(repeat.delivered.fetch) else np.zeros(0, bool)
     calls = (repeat.calls.start < stop) & (repeat.calls.stop > start)
     kinds = [kind for kind, some in zip(repeat.calls.kind, calls.tolist(), strict=True) if some]
+    lines = (repeat.lines.start < stop) & (repeat.lines.stop > start)
+    columns = ("start", "stop", "waits", "code")
     return replace(
         repeat,
         start=start,
@@ -50,6 +52,7 @@ def cut(repeat: Repeat, start: float, stop: float) -> Repeat:
         delivered=Delivered(fetch[repeat.delivered.fetch[delivered]], repeat.delivered.key[delivered]),
         graphs=[graph for graph in repeat.graphs if _overlaps(graph, start, stop)],
         evidence=_evidence(repeat, inside, row),
+        lines=replace(repeat.lines, **{name: getattr(repeat.lines, name)[lines] for name in columns}),
         calls=Calls(kinds, repeat.calls.start[calls], repeat.calls.stop[calls]),
     )
 

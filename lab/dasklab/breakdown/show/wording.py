@@ -11,7 +11,17 @@ from dasklab.breakdown.answers.bandwidth import BandwidthEstimate
 from dasklab.breakdown.answers.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
 from dasklab.breakdown.answers.stage_lengths import stage_lengths
 from dasklab.breakdown.answers.summary import ByCause, Difference, Summary, hosts
-from dasklab.breakdown.model.causes import CAUSES, COMPUTE, IDLE, LINK, UNDIVIDED, UNTOLD, Bottleneck, Cause
+from dasklab.breakdown.model.causes import (
+    CAUSES,
+    COMPUTE,
+    IDLE,
+    LINK,
+    UNDIVIDED,
+    UNTOLD,
+    USER_CODE,
+    Bottleneck,
+    Cause,
+)
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.prepare.clocks import Clock
 from dasklab.terminal import counted
@@ -23,6 +33,7 @@ LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
 LEAST_SAVED = 0.01  # share of the makespan: what a network saves below that needs no figures
 MOST_PARTS = 4  # of a sentence
 NEARLY_ALL = 0.95  # of the seconds that could not be divided: then one stretch says where they lie
+MOST_LINES = 3  # of the user's program in a sentence
 MOST_CODE = 50  # characters of a line of code in a table
 LEAST_S = 0.0005  # shorter times are not named in a table
 LONG_CPU_WAIT = 0.1  # share of the makespan from which on waiting for a CPU is reported
@@ -55,7 +66,7 @@ def paragraph(summary: Summary) -> str:
     ]
     digits = _decimals(summary.makespan_s)
     path = [
-        _bottleneck(row, digits) + (_stretch(summary) if row[0] is UNTOLD else "")
+        _bottleneck(row, digits) + _details(summary, row[0], digits)
         for row in summary.ranked()[:MOST_PARTS]
         if row[2] > LEAST_SHARE * summary.makespan_s
     ]
@@ -63,6 +74,23 @@ def paragraph(summary: Summary) -> str:
         f"A run took {summary.makespan_s:.{digits}f} s on {threads} (mean of {repeats}). Thread time:"
         f" {', '.join(shares)}. On the critical path: {', '.join(path)}.{_without_network(summary)}"
     )
+
+
+def _details(summary: Summary, bottleneck: Bottleneck, digits: int) -> str:
+    if bottleneck is UNTOLD:
+        return _stretch(summary)
+    return _lines(summary, digits) if bottleneck is USER_CODE else ""
+
+
+def _lines(summary: Summary, digits: int) -> str:
+    """Name the lines of the user's program that ran longest."""
+    longest = sorted(summary.client_lines.items(), key=lambda item: -item[1])
+    parts = [
+        f"{seconds:.{digits}f} s at {_place_in_code(line)}"
+        for line, seconds in longest[:MOST_LINES]
+        if line[0] and seconds > LEAST_SHARE * summary.makespan_s
+    ]
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _stretch(summary: Summary) -> str:
@@ -180,7 +208,8 @@ def operation_rows(record: Explained) -> Iterator[Row]:
 def _place_in_code(code: tuple[str, int, str]) -> str:
     """Return ``file:line text``, the text cut to fit a table."""
     file, line, text = code
-    return f"{Path(file).name}:{line} {text[:MOST_CODE]}".rstrip() if file else ""
+    cut = text if len(text) <= MOST_CODE else f"{text[: MOST_CODE - 3]}..."
+    return f"{Path(file).name}:{line} {cut}".rstrip() if file else ""
 
 
 def _where(cells: ByCause, cause: Cause) -> str:

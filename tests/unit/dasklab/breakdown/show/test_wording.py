@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from dasklab.breakdown.answers.replay import Replay
 from dasklab.breakdown.answers.summary import Difference, Summary
-from dasklab.breakdown.model.causes import COMPUTE, LAG, LINK, OWN, UNDIVIDED, UNTOLD, WIRE
+from dasklab.breakdown.model.causes import COMPUTE, LAG, LINK, OWN, UNDIVIDED, UNTOLD, USER_CODE, WIRE
 from dasklab.breakdown.prepare.align import Delay, clocks_by_packets
 from dasklab.breakdown.show import wording
 
@@ -112,3 +112,11 @@ def test_clocks_against_a_capture(delay_s: float) -> None:
         assert clocks[node].offset_s == pytest.approx(true, abs=1e-4)
     stop_to_wire = finished - clocks["worker-1"].to_reference(reported - 2)
     assert stop_to_wire.min() > -clocks["worker-1"].half_s
+
+
+def test_clients_own_code_is_told_with_its_lines() -> None:
+    lines = {("/home/me/load.py", 3, "files = [open(name) for name in names]"): 6.0, ("load.py", 9, "x"): 0.1}
+    cells = {(USER_CODE, "client"): 6.2}
+    summary = Summary(7.0, 2, 1, bottlenecks=cells, client_lines=lines)
+    sentence = "6.20 s the client's own code (6.00 s at load.py:3 files = [open(name) for name in names])."
+    assert sentence in wording.paragraph(summary)

@@ -1,0 +1,172 @@
+"""Which line of the user's program runs, and whether the program waits for the cluster there.
+
+Theory of operation
+-------------------
+The innermost frame whose file is the user's says what the program does: not one of the standard library or of
+an installed package. A thread looks at it some 20 times a second, and adds a row when it has changed. The
+program waits for the cluster if Dask's client waits for an event below that frame. A coroutine that waits has
+no frame in any thread: its chain of awaited coroutines is followed instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import linecache
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+from distributed.metrics import time
+
+from dasklab.records.recorder.base import guarded
+from dasklab.records.recorder.store import Store
+
+INTERVAL_S = 0.05
+MAX_INTERVAL_S = 0.5  # between two looks that are of one line only if both see the same
+# Packages whose code is not the user's, wherever they are installed.
+LIBRARIES = ("dask", "distributed", "dasklab", "tornado", "toolz")
+STANDARD_LIBRARY = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+INSTALLED = ("site-packages", "dist-packages")
+
+
+class CodeLine(NamedTuple):
+    """A line of the user's program: its file or notebook cell, its number, its text."""
+
+    file: str = ""
+    number: int = 0
+    code: str = ""
+
+
+class Look(NamedTuple):
+    """What was seen: when, at which line, and whether the program waited for the cluster."""
+
+    time: float
+    line: CodeLine
+    waits: bool
+
+
+def line_of(frame: FrameType | None) -> CodeLine | None:
+    """Return the innermost line of the user's code at or above a frame; None without any."""
+    while frame is not None:
+        if _is_users(frame):
+            return _line(frame)
+        frame = frame.f_back
+    return None
+
+
+def _is_users(frame: FrameType) -> bool:
+    path = frame.f_code.co_filename
+    return not (
+        _package(frame) in LIBRARIES
+        or path.startswith(("<frozen", *STANDARD_LIBRARY))
+        or any(folder in path for folder in INSTALLED)
+    )
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _line(frame: FrameType) -> CodeLine:
+    path, number = frame.f_code.co_filename, frame.f_lineno
+    return CodeLine(_cell(path) or path, number, " ".join(linecache.getline(path, number).split()))
+
+
+def _cell(path: str) -> str:
+    """Return the name of the notebook's cell that a file stands for, as ``In[3]``; empty if it is none."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", lambda path: None)
+    _, cell = name_of(path) or ("", "")
+    return str(cell)
+
+
+class UserProgram:
+    """The thread, or the coroutine, that runs the user's block; made there."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        try:
+            self.task = asyncio.current_task()
+        except RuntimeError:  # no event loop runs in this thread
+            self.task = None
+
+    def line(self) -> CodeLine:
+        """Return the line of the user's code that runs."""
+        return self.look(0.0).line
+
+    def look(self, now: float) -> Look:
+        """Return what the program does."""
+        coroutine: Any = self.task.get_coro() if self.task else None
+        if coroutine is not None and not getattr(coroutine, "cr_running", True):
+            frames = list(_awaited(coroutine))
+            waits_in = frames
+        else:
+            frames = list(_stack(sys._current_frames().get(self.thread)))
+            in_event = bool(frames) and _package(frames[0]) == "threading"
+            waits_in = frames if in_event else []
+        inside = next((position for position, frame in enumerate(frames) if _is_users(frame)), None)
+        if inside is None:
+            return Look(now, CodeLine(), False)
+        waits = any(_package(frame) == "distributed" for frame in waits_in[:inside])
+        return Look(now, _line(frames[inside]), waits)
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    """Return frames, the innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _awaited(coroutine: Any) -> list[FrameType]:
+    """Return the frames of a coroutine that waits and of those that it awaits, the innermost first."""
+    frames = []
+    while coroutine is not None:
+        frame = _first(coroutine, "cr_frame", "gi_frame", "ag_frame")
+        if frame is None:
+            break
+        frames.append(frame)
+        coroutine = _first(coroutine, "cr_await", "gi_yieldfrom", "ag_await")
+    return frames[::-1]
+
+
+def _first(coroutine: Any, *names: str) -> Any:
+    """Return the first of some attributes that is there and not None."""
+    return next((value for name in names if (value := getattr(coroutine, name, None)) is not None), None)
+
+
+class LineRecorder:
+    """Looks at the user's program until it is stopped, and records for how long each line ran."""
+
+    def __init__(self, program: UserProgram, store: Store) -> None:
+        self.program, self.store = program, store
+        self.start = time()  # of the line that was seen last
+        self.last: Look | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="dasklab-lines", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._end(time())
+
+    def _run(self) -> None:
+        while not self._stopping.wait(INTERVAL_S):
+            self._look()
+
+    @guarded
+    def _look(self) -> None:
+        look, last = self.program.look(time()), self.last
+        if last is not None and look[1:] != last[1:]:
+            unseen = min(look.time - last.time, MAX_INTERVAL_S)  # of a longer one neither line is known
+            self._end(last.time + unseen / 2)
+            self.start = look.time - unseen / 2
+        self.last = look
+
+    def _end(self, stop: float) -> None:
+        if self.last is not None:
+            self.store.logs["lines"].add(self.start, stop, int(self.last.waits), *self.last.line)

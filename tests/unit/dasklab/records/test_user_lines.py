@@ -1,0 +1,51 @@
+"""The line that is recorded is the user's: not the library's, and that of the thread that runs the block."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+from dasklab.records.recorder.layout import CLIENT
+from dasklab.records.recorder.store import Store
+from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
+
+from tests.waiting import until
+
+LIBRARY: dict[str, Any] = {"__name__": "dask.base", "line_of": line_of, "sys": sys}
+exec("def line(self): return line_of(sys._getframe())", LIBRARY)
+
+
+class Collection:
+    line = functools.cached_property(LIBRARY["line"])
+
+
+def test_standard_library_below_a_library_is_not_the_users_code() -> None:
+    """Dask sends graphs from within ``functools.cached_property``, whose code is Python."""
+    line = Collection().line
+    assert line.code == "line = Collection().line" and Path(line.file).name == "test_user_lines.py"
+
+
+def recorded(recorder: LineRecorder) -> list[CodeLine]:
+    recorder.stop()
+    return [CodeLine(*row[3:]) for row in recorder.store.logs["lines"].rows]
+
+
+def test_line_of_the_program_is_seen_from_another_thread() -> None:
+    recorder = LineRecorder(UserProgram(), Store(CLIENT, 100))
+    until(lambda: recorder.last, "a look at this thread")
+    lines = recorded(recorder)
+    assert lines and all(Path(line.file).parts[-2:] == ("tests", "waiting.py") for line in lines)
+    assert not recorder.store.failures
+
+
+def test_line_of_a_coroutine_that_waits_is_seen_while_its_loop_runs_others() -> None:
+    async def block() -> LineRecorder:
+        recorder = LineRecorder(UserProgram(), Store(CLIENT, 100))
+        await asyncio.to_thread(lambda: until(lambda: recorder.last, "a look"))
+        return recorder
+
+    lines = recorded(asyncio.run(block()))
+    assert "await asyncio.to_thread(lambda: until(lambda: recorder.last" in lines[0].code
