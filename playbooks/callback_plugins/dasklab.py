@@ -6,6 +6,7 @@ The estimate is what the same tasks took in the last run, which the cache folder
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -102,6 +104,23 @@ def _stop(
     handler(number, frame)
 
 
+def warn_once_of_log_errors(warn: Callable[[str], None]) -> None:
+    """Call ``warn`` when Ansible's log cannot be written for the first time, as on a full disk.
+
+    Python would print a traceback of some 30 lines for each line of the log.
+    """
+    for handler in logging.root.handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.handleError = partial(_warn_once, handler, warn)  # type: ignore[method-assign]
+
+
+def _warn_once(handler: logging.FileHandler, warn: Callable[[str], None], _record: logging.LogRecord) -> None:
+    handler.handleError = lambda record: None  # type: ignore[method-assign]
+    error = sys.exc_info()[1]
+    reason = error.strerror if isinstance(error, OSError) else error
+    warn(f"the log is incomplete: {handler.baseFilename}: {reason}")
+
+
 class CallbackModule(CallbackBase):  # type: ignore[misc]
     """Prints a line per task when it ends, and the reasons of failures."""
 
@@ -121,6 +140,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._failures: dict[str, Failure] = {}  # of the task, by their common text
         self._explained: list[str] = []  # the lines about failures that were printed
         self._failed = False
+        warn_once_of_log_errors(self._display.warning)
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         """Load the durations of this playbook's last run."""
@@ -251,8 +271,13 @@ def _load() -> dict[str, Any]:
 
 
 def _store(playbook: str, durations: list[tuple[str, float]]) -> None:
+    """Remember the durations. If that fails, the next estimate of the time left is that of an earlier run."""
     path = history_file()
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps({**_load(), playbook: durations}))
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps({**_load(), playbook: durations}))
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)

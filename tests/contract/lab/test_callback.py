@@ -1,4 +1,4 @@
-"""The output of a playbook: equal failures of several hosts are printed once."""
+"""The output of a playbook: equal failures are printed once, and a full disk costs one line."""
 
 from __future__ import annotations
 
@@ -46,6 +46,37 @@ def test_equal_failures_of_several_hosts_are_printed_once(tmp_path: Path) -> Non
     shared = reasons["  FAILED  client, worker-1: Reach it"].strip()
     assert re.fullmatch(r"connect to host 10\.77\.0\.1[13] port 22: No route to host", shared)
     assert "3 hosts, changed=0, failed=3" in process.stdout
+
+
+SUCCESS = """
+- name: Work
+  hosts: client
+  gather_facts: false
+  tasks:
+    - {name: First, ansible.builtin.command: "true"}
+    - {name: Second, ansible.builtin.command: "true"}
+"""
+
+
+@pytest.mark.parametrize("cache", ["cache", "a-file"])
+def test_full_disk_under_the_log_is_one_line(tmp_path: Path, cache: str) -> None:
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    (tmp_path / "book.yml").write_text(SUCCESS)
+    (tmp_path / "a-file").touch()
+    program = Path(sys.executable).with_name("ansible-playbook")
+    environment = os.environ | {
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_LOG_PATH": "/dev/full",
+        "DASKLAB_CACHE": str(tmp_path / cache),
+    }
+    argv = [str(program), "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "book.yml")]
+    process = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    assert process.returncode == 0
+    assert "Traceback" not in process.stderr + process.stdout
+    assert process.stderr.splitlines() == [
+        "[WARNING]: the log is incomplete: /dev/full: No space left on device"
+    ]
+    assert "1 host, changed=2, failed=0" in process.stdout
 
 
 STOP = """
