@@ -50,11 +50,16 @@ Seconds = Callable[[Repeat, Intervals], Floats]
 
 @dataclass(frozen=True)
 class Division:
-    """Which causes are divided, what the part that is moved off is called, and how long it is."""
+    """Which causes are divided, what the part that is moved off is called, and how long it is.
+
+    Attributes:
+        of_own_worker: whether the part is about the worker whose thread it is, whatever place the cause had.
+    """
 
     cause: Cause
     of: tuple[Cause, ...]
     seconds: Seconds
+    of_own_worker: bool = False
 
 
 def refine(repeat: Repeat, intervals: Intervals, worker: Codes | None = None) -> Intervals:
@@ -73,7 +78,9 @@ def refine(repeat: Repeat, intervals: Intervals, worker: Codes | None = None) ->
         moved = np.minimum(division.seconds(repeat, context.select(rows)), left[rows])
         some = moved > TICK_S
         rows, moved = rows[some], moved[some]
-        part = intervals.select(rows)
+        part = context.select(rows)
+        place = part.lane if division.of_own_worker else part.place
+        part = replace(part, lane=intervals.lane[rows], place=place)
         codes = np.full(len(rows), division.cause.code)
         parts.append(replace(part, start=stop[rows] - moved, stop=stop[rows].copy(), cause=codes))
         stop[rows] -= moved
@@ -99,7 +106,10 @@ def _nested(repeat: Repeat, intervals: Intervals) -> Floats:
 
 
 def _collections(repeat: Repeat, intervals: Intervals) -> Floats:
-    return repeat.evidence.collections.within(intervals.place, intervals.start, intervals.stop)
+    """Time for which garbage was collected: the share for which the process waited for a CPU is no work."""
+    seconds = repeat.evidence.collections.within(intervals.place, intervals.start, intervals.stop)
+    waited = np.minimum(_starved(repeat, intervals), intervals.seconds)
+    return seconds * (1 - waited / np.maximum(intervals.seconds, TICK_S))
 
 
 def _actors(repeat: Repeat, intervals: Intervals) -> Floats:
@@ -199,5 +209,5 @@ DIVISIONS = (
     Division(EXTERNAL, (COMPUTE,), _external),
     Division(EXTERNAL_OR_STARVED, (COMPUTE,), _external_or_starved),
     Division(ACTOR, (USER, BETWEEN, RESULT, GATHER), _actors),
-    Division(PAUSED, (QUEUE, NOTHING), _paused),
+    Division(PAUSED, (QUEUE, NOTHING), _paused, of_own_worker=True),
 )

@@ -182,7 +182,8 @@ RECEIVED = _register(
 DISK = _register(
     "disk", Group.WORKER, Kind.WAITING, STORE,
     "disk",
-    "Dask reported reading spilled data back, or spilling, for this task (only if it took more than 5 ms).",
+    "Dask reported reading spilled data back, or spilling, for this task (only if it took more than 5 ms, on "
+    "a worker that spilled).",
 )  # fmt: skip
 LAG = _register(
     "lag", Group.WORKER, Kind.WAITING, LATE,

@@ -57,6 +57,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     keys = pd.Index(pd.unique(np.concatenate(every)), dtype=object)
     busy = tables["busy"][tables["busy"].node.isin(nodes)]
     unfinished, queued = _unfinished(tables["tasks"])
+    tasks = tasks.assign(disk_s=_disk_s(tasks, tables["metrics"]))
     columns = _tasks(tasks, nodes, keys)
     prefixes = [str(key_split(key)) for key in keys]
     return Repeat(
@@ -110,6 +111,20 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
         disk_s=np.nan_to_num(floats(rows.disk_s)),
         nbytes=np.nan_to_num(floats(rows.nbytes)),
     )
+
+
+def _disk_s(tasks: pd.DataFrame, metrics: pd.DataFrame) -> Floats:
+    """Return the seconds for which tasks waited for a disk: none on workers that spilled no bytes.
+
+    Dask reports as a disk's what it takes to store a result, which calls the user's ``__sizeof__``, too.
+    Where it counts no bytes at all, as earlier versions do, its report is all there is.
+    """
+    activity = metrics.metric.str.split("/")
+    is_disk = activity.str[-2].isin(("disk-read", "disk-write")) & (activity.str[0] != "p2p")
+    spilled = set(metrics.node[is_disk & (activity.str[-1] == "bytes") & (metrics.value > 0)])
+    counted = set(metrics.node[activity.str[-1] == "bytes"])
+    none = tasks.worker.isin(counted - spilled).to_numpy(bool)
+    return np.where(none, 0.0, floats(tasks.disk_s))
 
 
 def _needs(rows: pd.DataFrame, tasks: Tasks, nodes: Mapping[str, int], keys: pd.Index[str]) -> Needs:

@@ -33,6 +33,8 @@ def _interpreter(about: Measurements) -> Symptom | None:
 
 def _garbage(about: Measurements) -> Symptom | None:
     seconds, place = about.bottleneck(COLLECTION)
+    if place not in about.repeat.threads:  # no task's objects
+        return None
     return Symptom(
         seconds, f"Python collected garbage for {seconds:.1f} s {about.length} on {process(place)}"
     )

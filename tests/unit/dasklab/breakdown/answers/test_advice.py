@@ -195,6 +195,11 @@ def test_a_slow_link_shows_in_the_fastest_of_many_messages(delay: float, count: 
     assert ("slow link" in titles(below("slow link", fetches=[], tasks=rows))) == slow
 
 
+def test_garbage_of_the_scheduler_is_not_in_tasks() -> None:
+    measurements = Example("", bottleneck=(COLLECTION, "scheduler")).measurements()
+    assert "garbage collection" not in {piece.rule.title for piece in advise(measurements)}
+
+
 def test_nothing_is_said_of_a_run_that_computes() -> None:
     repeat = make_repeat(equal_tasks(20, 0.45), threads=TWO)
     summary = Summary(10.0, 2, 1, breakdown={(COMPUTE, "worker-1"): 10.0}, path={(COMPUTE, "worker-1"): 10.0})

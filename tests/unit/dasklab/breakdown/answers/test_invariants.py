@@ -30,7 +30,6 @@ RECORDS = Path(__file__).parents[4] / "data" / "records"
 Rows = Sequence[tuple[float, float, Cause]]
 KNOWN = {  # what is still claimed and lowered; nothing may be added
     "interrupted_is_computing": {"path-within-threads"},
-    "leak_pause": {"place-has-evidence"},
     "noworkers": {"path-within-threads"},
     "restart_inside": {"worker-was-there"},
 }

@@ -75,6 +75,16 @@ CASES: dict[str, tuple[Repeat, dict[Cause, float]]] = {
     "tasks of its own": (one_task({"waits": [wait(2, 5, "Client")]}), {NESTED: 3.0}),
     "a thread given back": (one_task({}, seceded_s=4.0), {NESTED: 5.0}),
     "garbage": (one_task({"pauses": [{"node": "worker-1", "start_s": 8.0, "stop_s": 9.5}]}), {GARBAGE: 1.0}),
+    "garbage, collected by a process that had no CPU": (
+        one_task(
+            {
+                "pauses": [{"node": "worker-1", "start_s": 1.0, "stop_s": 9.0}],
+                "metrics": IDLE,
+                "cpu": cpu(2.5, 7.5),
+            }
+        ),
+        {GARBAGE: 2.0, STARVED: 6.0},
+    ),
     "something outside": (one_task({"metrics": IDLE, "cpu": cpu(2.5, 0.0)}), {EXTERNAL: 6.0}),
     "a CPU or something outside: the system does not say": (
         one_task({"metrics": IDLE, "cpu": cpu(2.5, float("nan"))}),
@@ -135,6 +145,17 @@ def test_a_paused_worker_is_not_idle() -> None:
     repeat = make_repeat(threads=ONE, unfinished=[(0.0, 1)], tables=tables)
     assert seconds(break_down(repeat))[PAUSED] == pytest.approx(4.0)
     assert "worker-1 was paused for 4.0 s: its memory was nearly full." in list(changes(repeat))
+
+
+def test_pause_is_at_the_worker_that_was_paused() -> None:
+    """worker-2 has two tasks for its only thread, while worker-1 is paused and idle."""
+    tables = {"events": [status(2.0, "paused"), status(6.0, "running")]}
+    rows = [
+        task(f"spin-{n}", "worker-2", 2, 5.0 * n, 5.0 * n + 5.0, decided=0.0, handled=5.0 * n + 5.0)
+        for n in range(2)
+    ]
+    paused = summarise([make_repeat(rows, unfinished=[(0.0, 2), (10.0, 0)], tables=tables)]).breakdown
+    assert paused[PAUSED, "worker-1"] == pytest.approx(4.0 / 2)  # of two threads
 
 
 def test_only_what_was_lost_is_computed_again() -> None:

@@ -13,6 +13,8 @@ from dasklab.records.schema import TABLES
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.dasklab.breakdown.timelines import make_repeat, task
+
 SEEDS = st.integers(0, 10**6)
 
 
@@ -86,3 +88,18 @@ def test_a_worker_that_left_has_the_threads_that_it_used() -> None:
     )
     tables["workers"] = pd.DataFrame([{"worker": "b", "threads": 4}], columns=list(TABLES["workers"]))
     assert build_repeat(tables).threads == {"b": 4, "a": 2}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "disk_s"),
+    [
+        ({}, 0.5),  # an earlier version of Dask counts no bytes
+        ({"execute/load/memory-read/bytes": 8.0}, 0.0),  # storing a result took long, and spilled nothing
+        ({"execute/load/disk-write/bytes": 8.0}, 0.5),
+        ({"p2p/load/disk-write/bytes": 8.0}, 0.0),  # a shuffle writes files of its own
+    ],
+)
+def test_disk_is_named_only_where_bytes_were_spilled(metrics: dict[str, float], disk_s: float) -> None:
+    rows = [{"node": "worker-1", "metric": name, "value": value} for name, value in metrics.items()]
+    repeat = make_repeat([task("load", "worker-1", 1, 1.0, 2.0, disk=0.5)], tables={"metrics": rows})
+    assert repeat.tasks.disk_s.tolist() == [disk_s]
