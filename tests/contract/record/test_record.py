@@ -453,13 +453,16 @@ def test_operations_are_told_apart(client: Client, tmp_path: Path) -> None:
 
 
 def test_the_run_is_the_block_and_its_own_time_has_the_users_lines(client: Client, tmp_path: Path) -> None:
+    total(client)  # now the workers have imported this module
     with dasklab.record(client, tmp_path / "run"):
+        begin = time.time()
         time.sleep(0.6)  # opens files
         for future in as_completed(client.map(inc, range(5), pure=False)):
             future.result()
             time.sleep(0.2)
+        block_s = time.time() - begin
     summary = explain(open_trial(tmp_path / "run")).summary
-    assert summary.makespan_s == pytest.approx(1.7, abs=0.4)
+    assert summary.makespan_s == pytest.approx(block_s, abs=0.2)
     seconds = {code: s for (file, _, code), s in summary.client_lines.items() if file == __file__}
     assert seconds["time.sleep(0.6) # opens files"] == pytest.approx(0.6, abs=0.2)
     assert seconds["time.sleep(0.2)"] == pytest.approx(1.0, abs=0.3)
