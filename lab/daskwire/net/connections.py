@@ -116,12 +116,16 @@ class Connections:
         return str(ip_address(self._listed[code - IPV6_CODES]))
 
 
-def split_reused(flow: npt.NDArray[np.int32], syn: Ints, seq: U32, ack: U32, table: Connections) -> None:
+def split_reused(
+    flow: npt.NDArray[np.int32], syn: Ints, answers: Ints, seq: U32, ack: U32, table: Connections
+) -> None:
     """Renumber, in place, the segments after a SYN that reuses the ports of an earlier connection.
 
     Args:
         flow: flow number of each segment; changed in place.
         syn: rows of the segments with SYN and without ACK. A retransmitted SYN has the same sequence number.
+        answers: rows of the segments with SYN and ACK. If a retransmitted SYN is answered with another
+            sequence number, the first connection had ended, and it opens a new one.
         seq: sequence number of each segment.
         ack: acknowledgement number of each segment.
         table: receives the new connections.
@@ -133,13 +137,21 @@ def split_reused(flow: npt.NDArray[np.int32], syn: Ints, seq: U32, ack: U32, tab
     repeated[1:] = (
         (owner[1:] == owner[:-1]) & (flow[rows[1:]] == flow[rows[:-1]]) & (seq[rows[1:]] == seq[rows[:-1]])
     )
-    rows, owner = rows[~repeated], owner[~repeated]
+    answered_anew = _answered_anew(flow, rows, repeated, answers, seq)
+    opens = ~repeated | answered_anew
+    rows, owner, exact = rows[opens], owner[opens], answered_anew[opens]
     if not len(rows):
         return
     first = _first_rows(flow)
     reused = first[owner] < rows
-    rows, owner = rows[reused], owner[reused]
-    rows = np.array([_first_of_connection(flow, row, seq, ack) for row in rows.tolist()], np.int64)
+    rows, owner, exact = rows[reused], owner[reused], exact[reused]
+    rows = np.array(
+        [
+            row if is_exact else _first_of_connection(flow, row, seq, ack)
+            for row, is_exact in zip(rows.tolist(), exact.tolist(), strict=True)
+        ],
+        np.int64,
+    )
     reused = first[owner] < rows
     rows, owner = rows[reused], owner[reused]
     if not len(rows):
@@ -154,6 +166,35 @@ def split_reused(flow: npt.NDArray[np.int32], syn: Ints, seq: U32, ack: U32, tab
     moved = (opening >= 0) & (owner[np.maximum(opening, 0)] == flow[candidates] // 2)
     target = candidates[moved]
     flow[target] = (numbers[opening[moved]] * 2 + flow[target] % 2).astype(np.int32)
+
+
+def _answered_anew(flow: npt.NDArray[np.int32], syn: Ints, repeated: Flags, answers: Ints, seq: U32) -> Flags:
+    """Select the retransmitted SYNs whose SYN-ACK has another sequence number than the one before.
+
+    Args:
+        flow: flow number of each segment.
+        syn: rows of the SYNs, by connection and in order.
+        repeated: which of them repeat the one before.
+        answers: rows of the SYN-ACKs.
+        seq: sequence number of each segment.
+    """
+    result = np.zeros(len(syn), bool)
+    if not repeated.any():
+        return result
+    suspects = set((flow[syn[repeated]] ^ 1).tolist())
+    by_flow: dict[int, list[int]] = {}
+    for row in answers[np.isin(flow[answers], list(suspects))].tolist():
+        by_flow.setdefault(int(flow[row]), []).append(row)
+    previous = 0  # sequence number of the last SYN-ACK
+    for index in range(len(syn)):
+        own = by_flow.get(int(flow[syn[index]]) ^ 1, [])
+        is_last = index + 1 == len(syn) or not repeated[index + 1]
+        stop = len(flow) if is_last else int(syn[index + 1])
+        numbers = [int(seq[row]) for row in own if syn[index] < row < stop]
+        if numbers:
+            result[index] = bool(repeated[index]) and previous not in (0, numbers[0])
+        previous = numbers[-1] if numbers else previous if repeated[index] else 0
+    return result
 
 
 def _first_of_connection(flow: npt.NDArray[np.int32], row: int, seq: U32, ack: U32) -> int:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from daskwire.capture import Capture
 from daskwire.problems.display_filter import display_filter
 from daskwire.problems.evidence.evidence import Evidence
-from daskwire.problems.finding import Finding
+from daskwire.problems.evidence.intervals import SECOND_NS
+from daskwire.problems.finding import Finding, is_cheap
+from daskwire.problems.joining import joined
 from daskwire.problems.kinds import KINDS
 from daskwire.problems.ranking import ranked
 from daskwire.schema import Table, add_row, empty
@@ -14,7 +18,21 @@ from daskwire.schema import Table, add_row, empty
 def find(capture: Capture) -> list[Finding]:
     """Return all findings of a capture: problems by cost, then notes."""
     evidence = Evidence(capture)
-    return ranked([finding for kind in KINDS.values() for finding in kind.detect(evidence)])
+    findings = [finding for kind in KINDS.values() for finding in kind.detect(evidence)]
+    return ranked(joined([_bounded(finding, evidence) for finding in findings], evidence))
+
+
+def _bounded(finding: Finding, evidence: Evidence) -> Finding:
+    """Limit a cost to the time in which packets were captured.
+
+    Across an interruption of the recording, or to a packet with a false time, nobody is known to have waited.
+    """
+    if finding.when is None or not (gap_s := evidence.gap_s(finding.when)):
+        return finding
+    connections = max(len({flow >> 1 for flow in finding.flows}), 1)
+    covered_s = (finding.when[1] - finding.when[0]) / SECOND_NS - gap_s
+    cost_s = min(finding.cost_s, connections * covered_s)
+    return replace(finding, cost_s=cost_s, is_note=finding.is_note or is_cheap(cost_s))
 
 
 def problems(capture: Capture) -> Table:

@@ -5,12 +5,13 @@ The kinds are in ``daskwire.problems.kinds``, one module each.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from daskwire.problems.evidence.connects import FailedConnects
+from daskwire.problems.evidence.connects import FailedConnects, Failure
 from daskwire.problems.evidence.evidence import Evidence
-from daskwire.problems.evidence.intervals import Interval
+from daskwire.problems.evidence.intervals import Interval, hull
 from daskwire.problems.evidence.traffic import Pair
 
 COSTLY_S = 0.5  # Dask messages waited for so long; a finding that cost less is a note
@@ -20,6 +21,11 @@ ANYWHERE: Pair = ("", "", "")
 DELAYS = frozenset({"late heartbeats", "slow connects"})
 LOSSES = frozenset({"retransmission time-outs", "loss", "half-open connection", "reordering"}) | DELAYS
 FAILURES = frozenset({"mid-stream reset", "refused connects", "unanswered connects"})
+FAILURES_IN_WORDS = {
+    Failure.REFUSED: "was refused",
+    Failure.UNANSWERED: "had no answer",
+    Failure.SLOW: "took long",
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,8 @@ class Kind:
         effects: names of the kinds that are its consequences if they concern the same host at the same time.
         is_sudden: its consequences do not begin before it.
         is_first: it prevents other findings, so it comes before them.
+        is_on_path: a path between two hosts has it; findings of several paths of one host are joined.
+        is_about_capture: it says what the capture lacks, not what is wrong with the network or the cluster.
     """
 
     name: str
@@ -47,6 +55,8 @@ class Kind:
     effects: frozenset[str] = frozenset()
     is_sudden: bool = False
     is_first: bool = False
+    is_on_path: bool = False
+    is_about_capture: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,16 +106,66 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def connect_finding(kind: Kind, failure: str, group: FailedConnects, evidence: Evidence) -> Finding:
-    """Describe failed connects."""
-    target = group.target
+def both_directions(findings: Iterable[Finding]) -> list[Finding]:
+    """Join findings of one kind between the same two hosts, or between a host and all others."""
+    places: defaultdict[frozenset[str], list[Finding]] = defaultdict(list)
+    for finding in findings:
+        places[frozenset(finding.pair[1:])].append(finding)
+    result = []
+    for own in places.values():
+        first, *others = sorted(own, key=lambda finding: -finding.cost_s)
+        if others:
+            what = "; ".join([first.what, *(f"in the other direction: {other.what}" for other in others)])
+            first = summed(own, what, first.pair)
+        result.append(first)
+    return result
+
+
+def summed(own: list[Finding], what: str, pair: Pair) -> Finding:
+    """Add up findings of one kind that have a common cause."""
+    times = [finding.when for finding in own if finding.when]
+    return replace(
+        own[0],
+        what=what,
+        pair=pair,
+        when=hull(times) if len(times) == len(own) else None,
+        cost_s=sum(finding.cost_s for finding in own),
+        certainty=max(finding.certainty for finding in own),
+        number=sum(finding.number for finding in own),
+        flows=tuple(sorted({flow for finding in own for flow in finding.flows})),
+    )
+
+
+def connect_findings(kind: Kind, groups: Iterable[FailedConnects], evidence: Evidence) -> Iterator[Finding]:
+    """Yield one finding per host that the connects failed to reach; those that are exempt are notes."""
+    hosts: defaultdict[tuple[str, str, bool], list[FailedConnects]] = defaultdict(list)
+    for group in groups:
+        hosts[group.target.pair[0], group.target.address, group.is_exempt].append(group)
+    for own in hosts.values():
+        yield _connect_finding(kind, own, evidence)
+
+
+def _connect_finding(kind: Kind, groups: list[FailedConnects], evidence: Evidence) -> Finding:
+    """Describe connects of one or several hosts that failed to reach another one.
+
+    It is a problem at any cost if nobody ever connected with a port at which a scheduler or worker listens.
+    """
+    targets = [group.target for group in groups]
+    (cluster, _, destination), address = targets[0].pair, targets[0].address
+    ports = sorted({target.port for target in targets})
+    sources = sorted({target.pair[1] for target in targets})
+    flows = tuple(flow for group in groups for flow in group.flows)
+    cost_s = sum(group.cost_s for group in groups)
+    how_long = f" for {cost_s:.1f} s" if all(group.is_answered for group in groups) else ""
+    origin = f" from {', '.join(sources)}" if len(sources) > 1 else ""
     what = (
-        f"connecting to {target.address} port {target.port} {failure}:"
-        f" {counted(len(group.flows), 'connection')}, {counted(group.attempts, 'SYN')}"
+        f"connecting to {address} port{'' if len(ports) == 1 else 's'} {', '.join(map(str, ports))}{origin}"
+        f" {FAILURES_IN_WORDS[groups[0].failure]}{how_long}: {counted(len(flows), 'connection')},"
+        f" {counted(sum(group.attempts for group in groups), 'SYN')}"
     )
-    is_note = (
-        group.at_startup or not evidence.during_work(target.pair[0], group.when) or is_cheap(group.cost_s)
-    )
-    return Finding(
-        kind, what, target.pair, group.when, group.cost_s, 0.95, len(group.flows), group.flows, is_note
-    )
+    pair = (cluster, sources[0], destination) if len(sources) == 1 else (cluster, destination, "")
+    is_dask = any(evidence.is_dask_port(target.address, target.port) for target in targets)
+    is_hopeless = is_dask and all(group.is_final for group in groups)
+    is_note = groups[0].is_exempt or (is_cheap(cost_s) and not is_hopeless)
+    when = hull([group.when for group in groups])
+    return Finding(kind, what, pair, when, cost_s, 0.95, len(flows), flows, is_note)

@@ -53,16 +53,28 @@ def _all_consequences(finding: Finding, consequences: Mapping[Finding, list[Find
 
 
 def _as_note(effect: Finding, cause: Finding) -> Finding:
-    node = f" of {cause.pair[1]}" if cause.pair[1] else ""
-    return replace(effect, is_note=True, what=f"{effect.what} (a consequence of: {cause.kind.name}{node})")
+    place = f" of {cause.pair[1]}" if cause.pair[1] else ""
+    place += f" to {cause.pair[2]}" if cause.pair[2] else ""
+    return replace(effect, is_note=True, what=f"{effect.what} (a consequence of: {cause.kind.name}{place})")
 
 
 def _explains(cause: Finding, effect: Finding) -> bool:
-    """Return whether one finding is a consequence of another: by kind, by node and by time."""
+    """Return whether one finding is a consequence of another: by kind, place and time."""
     if effect.kind.name not in cause.kind.effects or (cause.kind.is_sudden and _begins_before(effect, cause)):
         return False
-    nodes, affected = set(cause.pair[1:]) - {""}, set(effect.pair[1:]) - {""}
-    return (not nodes or not affected or bool(nodes & affected)) and _overlaps(cause, effect)
+    return _is_there(cause, effect) and _overlaps(cause, effect)
+
+
+def _is_there(cause: Finding, effect: Finding) -> bool:
+    """Return whether a finding is where another one has its effects.
+
+    A fault of a host affects all its paths. A fault of the path between two hosts affects this path, and what
+    the hosts themselves do, but no path of either host to a third one.
+    """
+    hosts, affected = set(cause.pair[1:]) - {""}, set(effect.pair[1:]) - {""}
+    if len(hosts) < 2 or not affected:
+        return not hosts or not affected or bool(hosts & affected)
+    return affected == hosts or (affected < hosts and not effect.kind.is_on_path)
 
 
 def _begins_before(first: Finding, second: Finding) -> bool:

@@ -68,7 +68,7 @@ def judge(capture: Capture, ignored: Collection[str] = ()) -> Verdict:
     problems = [
         (kind, what) for severity, kind, what in columns if severity == "problem" and kind not in ignored
     ]
-    if any(seen.messages or not KINDS[kind].is_first for kind, _ in problems):
+    if any(seen.messages or not KINDS[kind].is_about_capture for kind, _ in problems):
         return Verdict(Answer.PROBLEMS, (), seen)
     if seen.messages:
         return Verdict(Answer.NO_PROBLEM, (), seen)

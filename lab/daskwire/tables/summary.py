@@ -15,6 +15,10 @@ from daskwire.tables.completeness import completeness, is_complete
 from daskwire.tables.transfers import step_times
 
 NOTABLE = 0.01  # share of all packets from which skipped packets matter
+UDP_SERVICES = frozenset(  # DNS, DHCP, NTP, NetBIOS, SNMP, QUIC, IKE, syslog, SSDP, SIP, mDNS, LLMNR
+    f"{UDP_PORT} {port}"
+    for port in (53, 67, 68, 123, 137, 138, 161, 162, 443, 500, 514, 546, 547, 1900, 5060, 5353, 5355)
+)
 LIKELY = 0.1  # share of all packets from which a UDP port may be a tunnel
 
 
@@ -61,14 +65,14 @@ def summarise(capture: Capture) -> dict[str, Any]:
 def likely_tunnels(capture: Capture) -> dict[str, int]:
     """Count packets that may be tunnels with Dask inside, but cannot be decoded.
 
-    If the capture contains no Dask, UDP ports with many packets count too.
+    If the capture contains no Dask, UDP ports with many packets count too, except those of common services.
     """
     tally = capture.tally
     enough = LIKELY * tally.packets if not capture.conversations else tally.packets + 1
     return {
         name: number
         for name, number in tally.opaque.most_common()
-        if number and (not name.startswith(UDP_PORT) or number >= enough)
+        if number and (not name.startswith(UDP_PORT) or (number >= enough and name not in UDP_SERVICES))
     }
 
 

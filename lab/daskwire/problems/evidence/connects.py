@@ -42,7 +42,8 @@ class FailedConnects:
         when: from the first SYN to the answer, or to the next success or the end of the work.
         cost_s: sum of the waits if all were answered in the end; else, the length of ``when``.
         is_answered: all were answered in the end.
-        at_startup: the target was not yet up: it accepts connections later.
+        is_exempt: during start-up, when the target was not up yet, or after shutdown.
+        is_final: nobody connected with the target in the whole capture.
     """
 
     failure: Failure
@@ -52,24 +53,40 @@ class FailedConnects:
     when: Interval
     cost_s: float
     is_answered: bool
-    at_startup: bool
+    is_exempt: bool
+    is_final: bool
 
 
 def failed_connects(traffic: Traffic) -> Iterator[FailedConnects]:
-    """Yield the failed connects by failure and target, in order of the first one."""
+    """Yield the failed connects by failure and target, those that are exempt separately."""
     capture = traffic.capture
     groups: defaultdict[tuple[Failure, Target], list[Connect]] = defaultdict(list)
-    successes: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    accepted: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for connect in connects(capture.segments, capture.lanes, capture.copied, 2 * len(capture.connections)):
         _, _, address, port = capture.connections.endpoints(connect.flow)
-        if failure := _failure(traffic, connect):
+        failure = _failure(traffic, connect)
+        if failure:
             groups[failure, Target(traffic.pairs[connect.flow], address, port)].append(connect)
-        else:
-            successes[address, port].append(connect.time_ns)
+        if connect.answered or not failure:
+            accepted[address, port].append(_end_ns(traffic, connect))
     for (failure, target), group in groups.items():
-        start = min(connect.time_ns for connect in group)
-        later = [time_ns for time_ns in successes[target.address, target.port] if time_ns > start]
-        yield _failed(traffic, failure, target, group, min(later, default=None))
+        accepted_ns = sorted(accepted[target.address, target.port])
+        for is_exempt in (False, True):
+            if part := [c for c in group if _is_exempt(traffic, target, c, accepted_ns) == is_exempt]:
+                yield _failed(traffic, failure, target, part, accepted_ns, is_exempt)
+
+
+def _is_exempt(traffic: Traffic, target: Target, connect: Connect, accepted_ns: list[int]) -> bool:
+    """Return whether a connect failed because its cluster was starting up, or had been shut down.
+
+    At start-up the target has not accepted a connection yet, and does so later.
+    """
+    cluster = target.pair[0]
+    start_ns, stop_ns = traffic.work.get(cluster, (0, connect.time_ns))
+    if connect.time_ns > stop_ns or traffic.is_shut_down(cluster, connect.time_ns):
+        return True
+    is_before_first = bool(accepted_ns) and accepted_ns[0] >= _end_ns(traffic, connect)
+    return connect.time_ns < start_ns and is_before_first
 
 
 def _failure(traffic: Traffic, connect: Connect) -> Failure | None:
@@ -85,18 +102,24 @@ def _failure(traffic: Traffic, connect: Connect) -> Failure | None:
 
 
 def _failed(
-    traffic: Traffic, failure: Failure, target: Target, group: list[Connect], success_ns: int | None
+    traffic: Traffic,
+    failure: Failure,
+    target: Target,
+    group: list[Connect],
+    accepted_ns: list[int],
+    is_exempt: bool,
 ) -> FailedConnects:
     """Measure failed connects. Until the next success, or the end of the work, nobody could connect."""
     when = hull([(connect.time_ns, traffic.last_ns(connect.flow)) for connect in group])
     cluster = target.pair[0]
     is_answered = all(connect.answered for connect in group)
     if is_answered:
-        waits = [(connect.time_ns, _answer_ns(traffic, connect)) for connect in group]
+        waits = [(connect.time_ns, _end_ns(traffic, connect)) for connect in group]
         when, cost_s = hull(waits), sum(stop - start for start, stop in waits) / 1e9
     else:
-        end_ns = success_ns or min(traffic.end_ns, traffic.work.get(cluster, (0, traffic.end_ns))[1])
-        when = when[0], max(when[1], end_ns)
+        later = [time_ns for time_ns in accepted_ns if time_ns > when[0]]
+        end_ns = min(traffic.end_ns, traffic.work.get(cluster, (0, traffic.end_ns))[1])
+        when = when[0], max(when[1], min(later, default=end_ns))
         cost_s = (when[1] - when[0]) / 1e9
     return FailedConnects(
         failure,
@@ -106,13 +129,16 @@ def _failed(
         when=when,
         cost_s=cost_s,
         is_answered=is_answered,
-        at_startup=when[0] < traffic.work.get(cluster, (0, 0))[0] and success_ns is not None,
+        is_exempt=is_exempt,
+        is_final=not accepted_ns,
     )
 
 
-def _answer_ns(traffic: Traffic, connect: Connect) -> int:
-    """Return when an answered connect was complete; if that is ambiguous, when its SYN-ACK passed."""
+def _end_ns(traffic: Traffic, connect: Connect) -> int:
+    """Return when a connect was complete, or when its SYN-ACK passed; without an answer, when it began."""
     if connect.ms is not None:
         return connect.time_ns + round(connect.ms * 1e6)
+    if not connect.answered:
+        return connect.time_ns
     segments, rows = traffic.capture.segments, traffic.rows(connect.flow ^ 1)
     return int(segments.time_ns[rows[segments.flags[rows] & (SYN | ACK) == SYN | ACK][0]])

@@ -12,6 +12,7 @@ from daskwire.problems.evidence.heartbeats import Lateness, heartbeat_lateness
 from daskwire.problems.evidence.losses import Losses, divide_losses
 from daskwire.problems.evidence.traffic import Node, Traffic
 
+SCHEDULER_PORT = 8786  # the default
 CUT_MESSAGE_SHARE = 0.02
 MIN_ONE_WAY_SEGMENTS = 5  # a connection with fewer may have ended before its answer
 
@@ -30,6 +31,15 @@ class Evidence(Traffic):
 
     def connects_that(self, failure: Failure) -> list[FailedConnects]:
         return [group for group in self.failed_connects if group.failure == failure]
+
+    def is_dask_port(self, address: str, port: int) -> bool:
+        """Return whether a scheduler or a worker listens here: by its messages, or by the default port."""
+        nodes = self.capture.nodes
+        return (
+            port == SCHEDULER_PORT
+            or (address, port) in nodes.schedulers
+            or (address, port) in nodes.listening
+        )
 
     @cached_property
     def lateness(self) -> dict[Node, Lateness]:

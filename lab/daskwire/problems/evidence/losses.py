@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskwire.net.segments import RST
+from daskwire.arrays import Flags, Ints
+from daskwire.net.segments import ACK, FIN, RST, SYN
 from daskwire.problems.evidence.intervals import SECOND_NS, Interval, intervals, merged
 from daskwire.problems.evidence.retransmissions import Retransmissions
 from daskwire.problems.evidence.traffic import Pair, Traffic
@@ -126,10 +127,27 @@ def _largest_acknowledged(traffic: Traffic, flow: int, since_ns: int) -> int:
 
 
 def _is_silent(traffic: Traffic, flow: int, first: int) -> bool:
-    """Return whether the peer sent nothing more (but an RST) on the connection."""
+    """Return whether the peer answered nothing more on the connection.
+
+    An RST, a keep-alive and a retransmission are no answers: a peer that receives nothing sends them, too.
+    """
     segments, start_ns = traffic.capture.segments, traffic.retransmissions.previous_ns[first]
-    answers = traffic.rows(flow ^ 1)
-    return not ((segments.time_ns[answers] > start_ns) & (segments.flags[answers] & RST == 0)).any()
+    rows = traffic.rows(flow ^ 1)
+    rows = rows[(segments.time_ns[rows] > start_ns) & (segments.flags[rows] & RST == 0)]
+    is_resent = np.isin(rows, traffic.capture.disorder.resent)
+    return bool((is_resent | _are_keepalives(traffic, flow ^ 1, rows)).all())
+
+
+def _are_keepalives(traffic: Traffic, flow: int, rows: Ints) -> Flags:
+    """Select the segments of a flow that send nothing but a byte that its receiver acknowledged before."""
+    segments = traffic.capture.segments
+    acks = traffic.rows(flow ^ 1)
+    acks = acks[segments.flags[acks] & (ACK | RST) == ACK]
+    if not len(acks):
+        return np.zeros(len(rows), bool)
+    latest = acks[np.maximum(np.searchsorted(acks, rows) - 1, 0)]
+    is_next = segments.seq[rows] + np.uint32(1) == segments.ack[latest]
+    return np.asarray(is_next & (segments.length[rows] <= 1) & (segments.flags[rows] & (SYN | FIN) == 0))
 
 
 def _lossy_pairs(traffic: Traffic, events: Retransmissions) -> list[PairLoss]:

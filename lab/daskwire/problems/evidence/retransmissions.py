@@ -54,6 +54,9 @@ class Late:
     time_ns: Ints
     reordered: Flags
 
+    def take(self, which: Flags | Ints) -> Late:
+        return Late(*(getattr(self, f.name)[which] for f in fields(self)))
+
 
 def retransmissions(segments: Segments, pieces: Pieces, disorder: Disorder, copied: Flags) -> Retransmissions:
     """Find the segments without new bytes, and when their bytes were sent before."""

@@ -9,13 +9,14 @@ from functools import cached_property
 
 import numpy as np
 
-from daskwire.arrays import Ints
+from daskwire.arrays import Flags, Ints
 from daskwire.capture import Capture
 from daskwire.net.extent import acknowledged
 from daskwire.net.health import Samples, echo_delays, rtt_samples, spurious
-from daskwire.problems.evidence.intervals import SECOND_NS, Interval, intersect, intervals, merged
+from daskwire.problems.evidence.intervals import SECOND_NS, Interval, intersect, intervals, merged, overlap
 from daskwire.problems.evidence.retransmissions import Late, Retransmissions, late_segments, retransmissions
 from daskwire.schema import Table
+from daskwire.tables.participants import CLIENT, departure, participants
 from daskwire.tables.transfers import outline
 
 Pair = tuple[str, str, str]  # cluster, source, destination
@@ -26,6 +27,7 @@ WORK_OPS = frozenset({  # ops of a cluster that computes
 })  # fmt: skip
 TASK_RESULT, COMPUTATION_COMPLETE = "task-finished", "key-in-memory"
 STARTUP_NS = 10 * SECOND_NS
+MAX_WAIT_NS = 600 * SECOND_NS  # TCP sends again after at most 120 s, Dask sends a heartbeat more often
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,22 @@ class Traffic:
         return int(time_ns[-1]) if len(time_ns) else 0
 
     @cached_property
+    def gaps(self) -> list[Interval]:
+        """When no segment at all was captured for longer than TCP waits for anything."""
+        time_ns = self.capture.segments.time_ns
+        long = np.flatnonzero(np.diff(time_ns) > MAX_WAIT_NS)
+        return intervals(time_ns[long], time_ns[long + 1])
+
+    def gap_s(self, interval: Interval) -> float:
+        """Return how much of an interval was not captured."""
+        return overlap(interval, self.gaps) * (interval[1] - interval[0]) / SECOND_NS if self.gaps else 0.0
+
+    def _crosses_gap(self, start_ns: Ints, stop_ns: Ints) -> Flags:
+        """Select the intervals that contain a gap."""
+        begins = np.array([begin for begin, _ in self.gaps], np.int64)
+        return np.asarray(np.searchsorted(begins, start_ns) < np.searchsorted(begins, stop_ns))
+
+    @cached_property
     def running(self) -> dict[str, Interval]:
         """When each cluster ran: from its first op of work to its last one."""
         messages, clusters = self.capture.messages, self.capture.clusters
@@ -123,10 +141,11 @@ class Traffic:
 
     @cached_property
     def work(self) -> dict[str, Interval]:
-        """When each cluster worked: from the end of its start-up to its last op.
+        """When each cluster worked: from the end of its start-up to its shutdown.
 
         It starts up until its first computation is complete, or STARTUP_NS after its first result. Meanwhile
-        workers import libraries. A capture without results begins with work.
+        workers import libraries. A capture without results begins with work. It shuts down after its last op;
+        but if a client is still connected then, it does not, and works until the end of the capture.
         """
         messages, clusters = self.capture.messages, self.capture.clusters.tolist()
         first: dict[tuple[str, str], int] = {}
@@ -135,11 +154,48 @@ class Traffic:
             key = clusters[messages.flow[message]], messages.op_name[row]
             first.setdefault(key, int(messages.time_ns[message]))
         result = self.running.copy()
-        for cluster, (_, end) in self.running.items():
+        for cluster, (begin, last) in self.running.items():
+            sessions = self.client_sessions.get(cluster, [])
+            end = self.end_ns if any(start <= last < stop for start, stop in sessions) else last
+            result[cluster] = begin, end
             if (cluster, TASK_RESULT) in first:
                 latest = first[cluster, TASK_RESULT] + STARTUP_NS
                 result[cluster] = min(first.get((cluster, COMPUTATION_COMPLETE), latest), latest), end
         return result
+
+    @cached_property
+    def client_sessions(self) -> dict[str, list[Interval]]:
+        """When clients were connected with each cluster.
+
+        A session ends when the client ends it. If the scheduler does, the client may still need it.
+        """
+        result: defaultdict[str, list[Interval]] = defaultdict(list)
+        for member in participants(self.capture):
+            if member.role == CLIENT:
+                end = departure(self.capture, member.flow)
+                has_left = end is not None and (end.flow == member.flow or end.is_announced)
+                stop_ns = end.time_ns if end and has_left else self.end_ns
+                result[self.pairs[member.flow][0]].append((self.first_ns(member.flow), stop_ns))
+        return {cluster: merged(sessions) for cluster, sessions in result.items()}
+
+    def is_shut_down(self, cluster: str, time_ns: int) -> bool:
+        """Return whether a cluster had been shut down: it had clients, all had left, and no task was due."""
+        sessions = self.client_sessions.get(cluster, [])
+        if not any(start <= time_ns for start, _ in sessions):
+            return False  # no client was seen by then, so nothing is known
+        return not any(start <= time_ns <= stop for start, stop in sessions) and not self._is_due(
+            cluster, time_ns
+        )
+
+    def _is_due(self, cluster: str, time_ns: int) -> bool:
+        """Return whether a task without a report had been sent after the last client left."""
+        left_ns = max((stop for _, stop in self.client_sessions[cluster] if stop <= time_ns), default=0)
+        return any(
+            left_ns < sent_ns <= time_ns
+            for (own, _), times in self.unreported.items()
+            if own == cluster
+            for sent_ns in times
+        )
 
     def while_running(self, cluster: str, interval: Interval) -> bool:
         """Return whether an interval overlaps the time in which a cluster ran; for an unknown cluster always.
@@ -159,12 +215,14 @@ class Traffic:
         events = retransmissions(capture.segments, capture.pieces, capture.disorder, capture.copied)
         number = np.bincount(events.flow, minlength=flows)
         needless = spurious(capture.segments, capture.copied, flows)
-        return events.take(needless[events.flow] < number[events.flow])
+        is_wait = ~self._crosses_gap(events.previous_ns, events.time_ns)
+        return events.take(is_wait & (needless[events.flow] < number[events.flow]))
 
     @cached_property
     def late(self) -> Late:
         """Segments that filled a hole."""
-        return late_segments(self.capture.segments, self.capture.pieces, self.capture.disorder)
+        late = late_segments(self.capture.segments, self.capture.pieces, self.capture.disorder)
+        return late.take(~self._crosses_gap(late.hole_ns, late.time_ns))
 
     @cached_property
     def stalls(self) -> dict[str, list[Interval]]:

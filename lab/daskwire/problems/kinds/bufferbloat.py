@@ -94,5 +94,6 @@ KIND = Kind(
     advice="Shorten the queue (tc qdisc replace dev ... fq_codel), or limit the rate of the senders.",
     filter="tcp.analysis.ack_rtt > 0.05",
     effects=frozenset({"loss", "retransmission time-outs"}) | DELAYS,
+    is_on_path=True,
     detect=detect,
 )

@@ -20,5 +20,6 @@ KIND = Kind(
     meaning="Packets in the file are not in order of time.",
     threshold="always a note",
     advice="Nothing: they are sorted.",
+    is_about_capture=True,
     detect=detect,
 )

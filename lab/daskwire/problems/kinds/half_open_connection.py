@@ -10,11 +10,15 @@ import numpy as np
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.evidence.intervals import hull, seconds
 from daskwire.problems.evidence.traffic import Node
-from daskwire.problems.finding import DELAYS, Finding, Kind, counted
+from daskwire.problems.finding import DELAYS, Finding, Kind, both_directions, counted
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding per host that no longer answers."""
+    """Yield one finding per host that no longer answers, and one for two that do not answer each other."""
+    yield from both_directions(_silent_hosts(evidence))
+
+
+def _silent_hosts(evidence: Evidence) -> Iterator[Finding]:
     events, stuck = evidence.retransmissions, evidence.losses.half_open
     hosts: defaultdict[Node, list[int]] = defaultdict(list)
     for flow in sorted(stuck):
@@ -39,10 +43,13 @@ KIND = Kind(
     meaning="A host keeps connections that their other end no longer answers.",
     threshold=(
         "a segment was sent at least 4 times over 1 s or more, and the peer never answered on that"
-        " connection again"
+        " connection again; its keep-alives, retransmissions and RST are no answers"
     ),
     advice="Check whether the peer's host is up, and whether a firewall forgot the connection.",
     filter="tcp.analysis.retransmission || tcp.analysis.keep_alive",
-    effects=frozenset({"unanswered connects", "retransmission time-outs", "loss"}) | DELAYS,
+    effects=frozenset(
+        {"mid-stream reset", "lost worker", "unanswered connects", "retransmission time-outs", "loss"}
+    )
+    | DELAYS,
     detect=detect,
 )

@@ -50,7 +50,7 @@ def _finding(evidence: Evidence, report: Report, errors: list[IcmpError], flows:
     what = f"packets to {address} port {port} do not arrive: {kind}, reports {by}{attempts}"
     span_s = (when[1] - when[0]) / 1e9
     waited_s = sum(group.cost_s for group in failed)
-    is_note = is_cheap(max(waited_s, span_s)) or (bool(failed) and all(group.at_startup for group in failed))
+    is_note = is_cheap(max(waited_s, span_s)) or (bool(failed) and all(group.is_exempt for group in failed))
     cost_s = 0.0 if failed else span_s  # failed connects are its consequences, with costs of their own
     pair = evidence.pairs[flows[0]]
     return Finding(KIND, what, pair, when, cost_s, 0.95, len(errors), tuple(flows), is_note)
@@ -78,5 +78,6 @@ KIND = Kind(
     ),
     filter="icmp || icmpv6",
     effects=frozenset({"unanswered connects", "refused connects", "MTU black hole"}) | DELAYS,
+    is_on_path=True,
     detect=detect,
 )

@@ -80,5 +80,6 @@ KIND = Kind(
     ),
     advice="Record with a larger buffer (tcpdump -B 262144), with -s 0, and to a faster disk.",
     is_first=True,
+    is_about_capture=True,
     detect=detect,
 )

@@ -34,5 +34,6 @@ KIND = Kind(
     advice="Check error and drop counters on the path: ip -s link, ethtool -S, tc -s qdisc.",
     filter="tcp.analysis.retransmission",
     effects=frozenset({"retransmission time-outs"}) | DELAYS,
+    is_on_path=True,
     detect=detect,
 )

@@ -30,7 +30,7 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
             continue
         end_ns = int(segments.time_ns[ends[0]])
         begin_ns, stop_ns = evidence.work.get(pair[0], (0, 0))
-        if begin_ns < end_ns < stop_ns - SECOND_NS:
+        if begin_ns < end_ns < stop_ns - SECOND_NS and not evidence.is_shut_down(pair[0], end_ns):
             what = "its host closed the connection with the scheduler, and the worker had not announced it"
             cost_s = evidence.unreported_s(pair, end_ns)
             yield Finding(KIND, what, pair, (end_ns, end_ns), cost_s, 0.8, flows=(flow,))
@@ -40,8 +40,8 @@ KIND = Kind(
     name="lost worker",
     meaning="A worker's process ended in the middle of the work.",
     threshold=(
-        "its host closed its connection with the scheduler more than 1 s before the end of the work, and no"
-        " message had announced it"
+        "its host closed its connection with the scheduler more than 1 s before the end of the work, while a"
+        " client was connected, and no message had announced it"
     ),
     advice="Look in the log of the worker and its nanny, and in dmesg for: Out of memory: Killed process.",
     filter="tcp.flags.fin == 1 || tcp.flags.reset == 1",

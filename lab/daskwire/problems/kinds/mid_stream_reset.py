@@ -9,7 +9,7 @@ import numpy as np
 
 from daskwire.arrays import NONE
 from daskwire.dask.framing.content import MessageKind
-from daskwire.net.segments import RST
+from daskwire.net.segments import FIN, RST
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.evidence.intervals import SECOND_NS
 from daskwire.problems.evidence.traffic import Pair
@@ -23,8 +23,9 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
     """Yield pairs whose connections were reset: problems if they were needed, else notes."""
     capture = evidence.capture
     segments = capture.segments
-    rows = np.flatnonzero((segments.flags & RST != 0) & ~capture.copied)
+    rows = np.flatnonzero((segments.flags & (RST | FIN) != 0) & ~capture.copied)
     _, first = np.unique(segments.flow[rows] >> 1, return_index=True)
+    first = first[segments.flags[rows[first]] & FIN == 0]  # after a FIN, an RST only ends the closing
     openings = _openings(evidence)
     groups: defaultdict[tuple[bool, Pair], list[tuple[int, int, float]]] = defaultdict(list)
     for row in rows[first].tolist():
@@ -84,12 +85,13 @@ KIND = Kind(
     name="mid-stream reset",
     meaning="A connection was reset while it was in use.",
     threshold=(
-        "an RST during the work of the cluster, with a message, a reply or a task's report outstanding, or"
-        " followed by a new connection between the same hosts"
+        "an RST without a FIN before it, during the work of the cluster, with a message, a reply or a task's"
+        " report outstanding, or followed by a new connection between the same hosts"
     ),
     advice="Look in the log of the process that sent the RST, and for firewalls that reject connections.",
     filter="tcp.flags.reset == 1",
     effects=frozenset({"refused connects", "retransmission time-outs", "half-open connection"}) | DELAYS,
     is_sudden=True,
+    is_on_path=True,
     detect=detect,
 )

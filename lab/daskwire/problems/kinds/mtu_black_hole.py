@@ -37,5 +37,6 @@ KIND = Kind(
     advice="Compare the MTU of all interfaces on the path (ping -M do -s 1472), and let ICMP pass.",
     filter="tcp.analysis.retransmission && tcp.len >= 400",
     effects=frozenset({"mid-stream reset", "blocked worker loop", "zero window"}) | LOSSES,
+    is_on_path=True,
     detect=detect,
 )

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 from daskwire.problems.evidence.connects import Failure
 from daskwire.problems.evidence.evidence import Evidence
-from daskwire.problems.finding import COSTLY_S, Finding, Kind, connect_finding
+from daskwire.problems.finding import COSTLY_S, Finding, Kind, connect_findings
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
-    for group in evidence.connects_that(Failure.REFUSED):
-        yield connect_finding(KIND, "was refused", group, evidence)
+    yield from connect_findings(KIND, evidence.connects_that(Failure.REFUSED), evidence)
 
 
 KIND = Kind(
     name="refused connects",
     meaning="Nobody listens where a process connects to.",
-    threshold=f"connections were refused after the start-up of the cluster for {COSTLY_S} s",
+    threshold=(
+        f"connections were refused between start-up and shutdown for {COSTLY_S} s, or at a Dask port always"
+    ),
     advice="Check whether the process on that port has ended, and why.",
     filter="tcp.flags.reset == 1",
     detect=detect,

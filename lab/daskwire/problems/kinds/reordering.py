@@ -35,7 +35,8 @@ KIND = Kind(
     meaning="Packets overtake each other in one direction, so TCP retransmits without need.",
     threshold="at least 10 segments, and 0.5 % of the data segments from one host to another",
     advice="Look for parallel paths without flow hashing, such as bonding in mode balance-rr.",
-    filter="tcp.analysis.out_of_order",
+    filter="tcp.analysis.out_of_order || tcp.analysis.retransmission",
     effects=frozenset({"loss"}),
+    is_on_path=True,
     detect=detect,
 )

@@ -72,5 +72,6 @@ KIND = Kind(
     advice="Look for a flapping link or a frozen host: ip -s link, dmesg, the switch's log.",
     filter="tcp.analysis.retransmission",
     effects=frozenset({"unanswered connects", "loss", "blocked worker loop"}) | DELAYS,
+    is_on_path=True,
     detect=detect,
 )

@@ -12,12 +12,11 @@ from daskwire.problems.evidence.connects import SLOW_MS, Failure
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.evidence.intervals import hull
 from daskwire.problems.evidence.traffic import Pair
-from daskwire.problems.finding import Finding, Kind, connect_finding
+from daskwire.problems.finding import Finding, Kind, connect_findings
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
-    for group in evidence.connects_that(Failure.SLOW):
-        yield connect_finding(KIND, "took long", group, evidence)
+    yield from connect_findings(KIND, evidence.connects_that(Failure.SLOW), evidence)
     yield from _slow_handshakes(evidence)
 
 

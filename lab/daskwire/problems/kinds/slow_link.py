@@ -137,5 +137,6 @@ KIND = Kind(
     advice="Check negotiated speed, rate limits and shared uplinks: ethtool, tc qdisc, the hypervisor.",
     filter="tcp.len > 0",
     effects=frozenset({"loss", "retransmission time-outs", "bufferbloat"}) | DELAYS,
+    is_on_path=True,
     detect=detect,
 )

@@ -35,5 +35,6 @@ KIND = Kind(
     advice="Start the processes with SSLKEYLOGFILE and give the file with --key-log.",
     filter="tls",
     is_first=True,
+    is_about_capture=True,
     detect=detect,
 )

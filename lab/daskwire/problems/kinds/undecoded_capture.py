@@ -37,7 +37,11 @@ KIND = Kind(
     threshold=(
         "no Dask message, although packets may carry Dask: tunnels, unsupported link types, IP fragments"
     ),
-    advice="Record inside the tunnel, or name the tunnel's port with --tunnel.",
+    advice=(
+        "Tunnels: record inside, or name the tunnel's port with --tunnel. Link types: record an Ethernet"
+        " interface, or -i any. Fragments: lower the MTU of the tunnel's inner interface."
+    ),
     is_first=True,
+    is_about_capture=True,
     detect=detect,
 )

@@ -69,5 +69,6 @@ KIND = Kind(
     advice="Record on every worker, on a mirror port of the switch or on the bridge, and give all files.",
     effects=frozenset({"incomplete capture", "asymmetric path"}),
     is_first=True,
+    is_about_capture=True,
     detect=detect,
 )

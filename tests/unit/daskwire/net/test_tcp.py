@@ -140,6 +140,7 @@ def test_reused_ports_open_a_new_connection() -> None:
     split_reused(
         together.flow,
         np.flatnonzero(together.flags & 18 == 2),
+        np.flatnonzero(together.flags & 18 == 18),
         together.seq,
         together.ack,
         shared.connections,

@@ -10,14 +10,22 @@ from tests.unit.daskwire.conftest import validate
 from tests.unit.daskwire.problems.cluster import findings
 
 CASES = DATA / "cases"
+HEALTHY = {  # file: the problems of its capture point
+    "tls-short-clients": {"wrong capture point"},
+    "cluster-restarted": {"wrong capture point"},
+    "second-syn-ack": set(),
+}
 FIRST_PROBLEM = {  # file: its kind and least cost
     "workers-announce-loopback": ("unreachable address", 36),
     "tls-other-ca": ("TLS failures", 0),
+    "syns-dropped": ("unanswered connects", 34),
+    "connections-forgotten": ("half-open connection", 56),
 }
 
 
 def case(*names: str) -> Capture:
-    capture = open_capture([CASES / f"{name}.pcap.gz" for name in names])
+    keys = "".join(path.read_text() for name in names if (path := CASES / f"{name}.keys").exists())
+    capture = open_capture([CASES / f"{name}.pcap.gz" for name in names], key_log=keys or None)
     validate(capture)
     return capture
 
@@ -28,3 +36,8 @@ def test_fault_is_the_first_problem(name: str) -> None:
     assert {other["problem"] for other in others} <= {"TLS without keys"}
     kind, cost_s = FIRST_PROBLEM[name]
     assert row["problem"] == kind and row["cost_s"] >= cost_s
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_capture_has_no_problem_of_the_cluster(name: str) -> None:
+    assert {row["problem"] for row in findings(case(name))} == HEALTHY[name]

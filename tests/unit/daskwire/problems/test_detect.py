@@ -14,7 +14,7 @@ from daskwire.terminal.cli import wire
 
 from tests.unit.daskwire.build import DATA, GOLDEN, g3
 from tests.unit.daskwire.conftest import golden_capture
-from tests.unit.daskwire.problems.cluster import Cluster, Read, findings
+from tests.unit.daskwire.problems.cluster import Cluster, Read, findings, retransmitted
 
 GOLDEN_PATH = str(DATA / "g3-2026.8.0.pcap.gz")
 
@@ -56,3 +56,13 @@ def test_each_module_of_a_kind_is_in_the_registry() -> None:
 def test_effects_are_kinds() -> None:
     for kind in KINDS.values():
         assert kind.effects <= set(KINDS) - {kind.name}
+
+
+def test_costs_are_bounded_by_the_time_that_was_captured(read: Read) -> None:
+    """Nobody is known to have waited while nothing was recorded, or for a packet with a false time."""
+    cluster = Cluster()
+    cluster.work()
+    talk = cluster.fetch("w1", "w2", 2.0)
+    retransmitted(talk, 1, g3({"status": "OK"}), (0.2, 0.4, 0.8, 10_000_000.0))
+    capture = read(cluster.packets)
+    assert sum(capture.table("problems")["cost_s"]) < 4 * 10.0

@@ -41,3 +41,26 @@ def test_findings_that_explain_each_other_do_not_hide_each_other(costs: tuple[fl
 def test_reordering_explains_loss() -> None:
     """TCP retransmits what was only overtaken; lost segments do not overtake."""
     assert "loss" in KINDS["reordering"].effects and "reordering" not in KINDS["loss"].effects
+
+
+@pytest.mark.parametrize(("place", "effect", "is_consequence"), [
+    (("w4", ""), ("scheduler", "w4"), True),
+    (("scheduler", "w4"), ("scheduler", "w4"), True),
+    (("scheduler", "w4"), ("w4", "scheduler"), True),
+    (("scheduler", "w4"), ("scheduler", "w2"), False),
+    (("scheduler", "w4"), ("scheduler", ""), False),
+])  # fmt: skip
+def test_consequence_is_on_the_same_path(
+    place: tuple[str, str], effect: tuple[str, str], is_consequence: bool
+) -> None:
+    """Of two faults at two links, neither hides the other, though both concern the scheduler."""
+    slow = Finding(KINDS["slow link"], "evidence", ("", *place), (0, 1), 9.0)
+    loss = Finding(KINDS["loss"], "evidence", ("", *effect), (0, 1), 1.0)
+    assert sum(not finding.is_note for finding in ranked([slow, loss])) == (1 if is_consequence else 2)
+
+
+def test_path_affects_what_its_hosts_do() -> None:
+    loss = Finding(KINDS["loss"], "evidence", ("", "scheduler", "w4"), (0, 1), 9.0)
+    late = Finding(KINDS["late heartbeats"], "evidence", ("", "w4", ""), (0, 1), 1.0)
+    note = ranked([loss, late])[1]
+    assert note.is_note and note.what == "evidence (a consequence of: loss of scheduler to w4)"

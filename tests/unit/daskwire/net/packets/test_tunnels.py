@@ -133,3 +133,8 @@ def test_tunnel_option(tmp_path: Path) -> None:
     for wrong in ("4790", "udp:4790", "tcp:4790=vxlan", "udp:4790=gre", "udp:99999=vxlan"):
         result = CliRunner().invoke(wire, [str(path), "--tunnel", wrong])
         assert result.exit_code == 2 and f"--tunnel {wrong}: expected udp:PORT=KIND" in result.stderr
+
+
+def test_dns_is_not_a_tunnel(read: Read) -> None:
+    packets = wrapped(IPV4_ONLY, lambda frame: ipv4(17, udp(53, frame)))
+    assert summarise(read(packets))["likely_tunnels"] == {}

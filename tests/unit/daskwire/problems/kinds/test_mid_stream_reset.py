@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.daskwire.build import ACK, RST, g3
+from tests.unit.daskwire.build import ACK, FIN, RST, g3
 from tests.unit.daskwire.problems.cluster import SECOND_NS, Cluster, Read, findings, only, retransmitted
 
 
@@ -58,3 +58,16 @@ def test_time_outs_after_a_reset_are_its_consequence(read: Read, first: str, kin
     talk.add(0, ACK)
     problems = [row["problem"] for row in findings(read(cluster.packets))]
     assert problems == [kind] if kind else "retransmission time-outs" in problems
+
+
+def test_reset_after_a_fin_ends_a_normal_close(read: Read) -> None:
+    """TLS answers a FIN with an alert, and the socket that it reaches is closed."""
+    cluster = Cluster()
+    cluster.work()
+    talk = cluster.fetch("w1", "w2", 2.0)
+    talk.add(0, FIN | ACK)
+    talk.sent[0] += 1
+    talk.say(1, b"alert").add(0, RST)
+    capture = read(cluster.packets)
+    assert findings(capture) == []
+    assert "mid-stream reset" not in {row["problem"] for row in findings(capture, "note")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.daskwire.build import ACK, RST, SYN, Talk
+from tests.unit.daskwire.build import ACK, FIN, RST, SYN, Talk
 from tests.unit.daskwire.problems.cluster import SECOND_NS, Cluster, Read, connect, findings, only
 
 
@@ -30,3 +30,17 @@ def test_connect_refused_at_start_up_is_a_note(read: Read) -> None:
     cluster.work()
     capture = read(cluster.packets)
     assert findings(capture) == [] and only(capture, "refused connects", "note")["number"] == 1
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+def test_connect_refused_after_shutdown_is_a_note(read: Read, has_left: bool) -> None:
+    """Without its client a cluster shuts down with its last message; with it, it is still needed."""
+    cluster = Cluster()
+    cluster.work(4.0)
+    if has_left:
+        cluster.client.time_ns = cluster.at(4)
+        cluster.client.add(0, FIN | ACK)
+    for at_s in (6.0, 8.0):
+        connect(cluster, 42000 + int(at_s), at_s, RST | ACK)
+    row = only(read(cluster.packets), "refused connects", "note" if has_left else "problem")
+    assert row["number"] == 2
