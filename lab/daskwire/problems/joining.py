@@ -59,9 +59,9 @@ def _number_of_peers(role: int, own: list[Finding], evidence: Evidence) -> int:
 def _at_host(role: int, node: str, own: list[Finding]) -> Finding:
     """Join findings of a host with several peers."""
     first, *others = sorted(own, key=lambda finding: -finding.cost_s)
-    peer, here, there = first.pair[SENDER + RECEIVER - role], "to it", "from"
+    peer, place, preposition = first.pair[SENDER + RECEIVER - role], "to it", "from"
     if role == SENDER:
-        here, there = "from it", "to"
+        place, preposition = "from it", "to"
     likewise = ", ".join(f"{f.pair[SENDER + RECEIVER - role]} ({f.cost_s:.1f} s)" for f in others)
-    what = f"{here}, {there} {peer}: {first.what}; likewise {there} {likewise}"
+    what = f"{place}, {preposition} {peer}: {first.what}; likewise {preposition} {likewise}"
     return summed(own, what, (first.pair[0], node, ""))

@@ -24,7 +24,7 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class Basis:
     """What an answer rests on.
 
     Attributes:
@@ -49,12 +49,12 @@ class Verdict:
     Attributes:
         answer: one of three.
         reasons: why there is nothing to judge; else empty.
-        seen: what the answer rests on.
+        basis: what the answer rests on.
     """
 
     answer: Answer
     reasons: tuple[str, ...]
-    seen: Seen
+    basis: Basis
 
 
 def judge(capture: Capture, ignored: Collection[str] = ()) -> Verdict:
@@ -63,27 +63,27 @@ def judge(capture: Capture, ignored: Collection[str] = ()) -> Verdict:
     A problem of the capture itself, such as encryption, is a reason why there is nothing to judge, unless
     Dask messages were decoded. Any other problem is an answer without them: a refused connect needs none.
     """
-    table, seen = capture.table("problems"), _seen(capture)
+    table, basis = capture.table("problems"), _basis(capture)
     columns = zip(table["severity"], table["problem"], table["what"], strict=True)
     problems = [
         (kind, what) for severity, kind, what in columns if severity == "problem" and kind not in ignored
     ]
-    if any(seen.messages or not KINDS[kind].is_about_capture for kind, _ in problems):
-        return Verdict(Answer.PROBLEMS, (), seen)
-    if seen.messages:
-        return Verdict(Answer.NO_PROBLEM, (), seen)
+    if any(basis.messages or not KINDS[kind].is_about_capture for kind, _ in problems):
+        return Verdict(Answer.PROBLEMS, (), basis)
+    if basis.messages:
+        return Verdict(Answer.NO_PROBLEM, (), basis)
     obstacles = tuple(f"{kind}: {what}" for kind, what in problems)
-    return Verdict(Answer.NOTHING_TO_JUDGE, (*_absences(capture), *obstacles), seen)
+    return Verdict(Answer.NOTHING_TO_JUDGE, (*_absences(capture), *obstacles), basis)
 
 
-def _seen(capture: Capture) -> Seen:
+def _basis(capture: Capture) -> Basis:
     segments, connections, tally = capture.segments, capture.connections, capture.tally
     active = np.unique(segments.flow >> 1).tolist()
     ends = [connections.endpoints(2 * connection) for connection in active]
     payload = np.bincount(segments.flow >> 1, segments.length, minlength=len(connections))
     dask = int(payload[sorted(capture.conversations)].sum()) if capture.conversations else 0
     decoded = ~np.isin(capture.messages.kind, UNJUDGED)
-    return Seen(
+    return Basis(
         hosts=len({address for a, _, b, _ in ends for address in (a, b)}),
         seconds=max(tally.last_ns - tally.first_ns, 0) / 1e9 if tally.packets else 0.0,
         messages=int(decoded.sum()),

@@ -205,7 +205,7 @@ def problems(options: Options) -> None:
             answer = {
                 "answer": verdict.answer.value,
                 "reasons": verdict.reasons,
-                "seen": asdict(verdict.seen),
+                "basis": asdict(verdict.basis),
             }
             head = {"schema": 1, "table": "problems", **answer}
             write_json({**head, "columns": TABLES["problems"], "rows": rows(table)})

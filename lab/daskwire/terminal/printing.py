@@ -118,15 +118,18 @@ def answer_line(verdict: Verdict) -> str:
     """Format an answer with what it rests on, or why there is none."""
     if verdict.answer == Answer.NOTHING_TO_JUDGE:
         return f"{verdict.answer.value}: {'; '.join(verdict.reasons)}"
-    seen = verdict.seen
+    basis = verdict.basis
     shares = [
         f"{_share_of_part(share)} of {what}"
-        for share, what in ((seen.stream_seen, "stream bytes seen"), (seen.dask_share, "TCP payload is Dask"))
+        for share, what in (
+            (basis.stream_seen, "stream bytes seen"),
+            (basis.dask_share, "TCP payload is Dask"),
+        )
         if share is not None
     ]
     return (
-        f"{verdict.answer.value} in {counted(seen.messages, 'Dask message')} of {counted(seen.hosts, 'host')}"
-        f" in {seen.seconds:,.1f} s ({', '.join(shares)})"
+        f"{verdict.answer.value} in {counted(basis.messages, 'Dask message')} of"
+        f" {counted(basis.hosts, 'host')} in {basis.seconds:,.1f} s ({', '.join(shares)})"
     )
 
 

@@ -49,13 +49,13 @@ def _wait(evidence: Evidence, flow: int, message: int, answer: int) -> Interval 
     end_ns, answer_ns = int(messages.end_ns[message]), int(messages.time_ns[answer])
     if answer_ns - end_ns <= MAX_ANSWER_MS * 1e6:
         return None
-    sent = evidence.data_rows([flow])
-    last = sent[np.searchsorted(segments.time_ns[sent], end_ns, side="right") - 1]
+    data = evidence.data_rows([flow])
+    last = data[np.searchsorted(segments.time_ns[data], end_ns, side="right") - 1]
     acks = evidence.rows(flow ^ 1)
     acks = acks[(segments.time_ns[acks] >= end_ns) & (segments.flags[acks] & (ACK | RST) == ACK)]
     beyond = (segments.ack[acks] - (segments.seq[last] + segments.length[last])).astype(np.int32)
-    taken = acks[beyond >= 0]
-    start_ns = int(segments.time_ns[taken[0]]) if len(taken) else end_ns
+    answers = acks[beyond >= 0]
+    start_ns = int(segments.time_ns[answers[0]]) if len(answers) else end_ns
     return (start_ns, answer_ns) if answer_ns - start_ns > MAX_ANSWER_MS * 1e6 else None
 
 

@@ -91,7 +91,7 @@ def test_problem_of_the_capture_is_a_problem_once_a_message_was_decoded(read: Re
     cluster.work()
     lossy = [packet for number, packet in enumerate(cluster.packets) if number % 9 != 8]
     verdict = judge(read(lossy))
-    assert verdict.answer == Answer.PROBLEMS and verdict.seen.messages
+    assert verdict.answer == Answer.PROBLEMS and verdict.basis.messages
 
 
 def test_problems_end_with_1(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_problems_end_with_1(tmp_path: Path) -> None:
 def test_json_has_the_answer() -> None:
     result = json.loads(run(G3, "--json").stdout)
     assert result["rows"] == [] and (result["answer"], result["reasons"]) == ("no problem found", [])
-    assert result["seen"]["messages"] == 115 and result["seen"]["stream_seen"] == 1.0
+    assert result["basis"]["messages"] == 115 and result["basis"]["stream_seen"] == 1.0
     result = json.loads(run(str(TLS), "--json").stdout)
     assert result["answer"] == "nothing to judge" and len(result["reasons"]) == 2 and result["rows"]
 
