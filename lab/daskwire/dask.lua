@@ -53,20 +53,23 @@ local function map(buffer, at, count, depth)
   return { map = result }, at
 end
 
-local SKIP = { [0xca] = 4, [0xcb] = 8, [0xcc] = 1, [0xcd] = 2, [0xce] = 4, [0xcf] = 8, [0xd0] = 1, [0xd1] = 2,
-  [0xd2] = 4, [0xd3] = 8, [0xd4] = 2, [0xd5] = 3, [0xd6] = 5, [0xd7] = 9, [0xd8] = 17 }
+local UNSIGNED, SIGNED = { [0xcc] = 1, [0xcd] = 2, [0xce] = 4 }, { [0xd0] = 1, [0xd1] = 2, [0xd2] = 4 }
+local SKIP = { [0xca] = 4, [0xcb] = 8, [0xcf] = 8, [0xd3] = 8, [0xd4] = 2, [0xd5] = 3, [0xd6] = 5, [0xd7] = 9, [0xd8] = 17 }
 local SIZED = { [0xc4] = 1, [0xc5] = 2, [0xc6] = 4, [0xd9] = 1, [0xda] = 2, [0xdb] = 4 }
 
 unpack = function(buffer, at, depth)
   if depth > MAX_DEPTH then error("too deep") end
   local byte = buffer(at, 1):uint()
   at = at + 1
-  if byte < 0x80 or byte >= 0xe0 then return byte, at end
+  if byte < 0x80 then return byte, at end
+  if byte >= 0xe0 then return byte - 0x100, at end
   if byte < 0x90 then return map(buffer, at, byte - 0x80, depth) end
   if byte < 0xa0 then return items(buffer, at, byte - 0x90, depth) end
   if byte < 0xc0 then return text(buffer, at, byte - 0xa0) end
   if byte == 0xc0 then return nil, at end
   if byte == 0xc2 or byte == 0xc3 then return byte == 0xc3, at end
+  if UNSIGNED[byte] then return buffer(at, UNSIGNED[byte]):uint(), at + UNSIGNED[byte] end
+  if SIGNED[byte] then return buffer(at, SIGNED[byte]):int(), at + SIGNED[byte] end
   if SKIP[byte] then return 0, at + SKIP[byte] + (buffer(at, SKIP[byte]):len() - SKIP[byte]) end
   if SIZED[byte] then
     local width = SIZED[byte]
@@ -123,21 +126,24 @@ local function header(buffer, at)
   return header_g1(buffer, at)
 end
 
--- Describe a decoded message: kind, list of ops, key, status.
+-- Describe a decoded message: kind, list of ops, list of task keys, status.
 local function describe(value)
   if type(value) == "string" then return "text", { value } end
   if type(value) ~= "table" then return "reply", {} end
   if value.map then
     local map_ = value.map
-    if map_.op then return "request", { map_.op }, map_.key, nil end
+    if map_.op then return "request", { map_.op }, { map_.key }, nil end
     if map_["pickle-protocol"] then return "handshake", { "handshake" } end
-    return "reply", { "reply" }, nil, map_.status
+    return "reply", { "reply" }, {}, map_.status
   end
-  local ops = {}
+  local ops, keys = {}, {}
   for _, item in ipairs(value) do
-    if type(item) == "table" and item.map and type(item.map.op) == "string" then ops[#ops + 1] = item.map.op end
+    if type(item) == "table" and item.map and type(item.map.op) == "string" then
+      ops[#ops + 1] = item.map.op
+      keys[#keys + 1] = item.map.key
+    end
   end
-  return #ops > 0 and "batch" or "reply", ops
+  return #ops > 0 and "batch" or "reply", ops, keys
 end
 
 -- Format ops as "task-finished x3, add-keys".
@@ -152,6 +158,15 @@ local function count_ops(ops)
   return table.concat(parts, ", ")
 end
 
+-- Format a task key as Python does: name or ('name', 0, 1).
+local key_text
+key_text = function(key)
+  if type(key) ~= "table" then return tostring(key) end
+  local parts = {}
+  for i, part in ipairs(key) do parts[i] = type(part) == "string" and ("'" .. part .. "'") or key_text(part) end
+  return "(" .. table.concat(parts, ", ") .. (#parts == 1 and ",)" or ")")
+end
+
 local function add_message(buffer, at, head, tree)
   local branch = tree:add(dask, buffer(at, head.size))
   branch:add(f.generation, head.generation)
@@ -162,13 +177,13 @@ local function add_message(buffer, at, head, tree)
     branch:add(f.kind, "undecoded")
     return "undecoded"
   end
-  local kind, ops, key, status = describe(value)
+  local kind, ops, keys, status = describe(value)
   branch:add(f.kind, kind)
   if kind == "batch" or kind == "request" then
     for _, op in ipairs(ops) do branch:add(f.op, op) end
     branch:add(f.ops, #ops)
   end
-  if type(key) == "string" then branch:add(f.key, key) end
+  for _, key in ipairs(keys or {}) do branch:add(f.key, key_text(key)) end
   if type(status) == "string" then branch:add(f.status, status) end
   local summary = count_ops(ops)
   branch:append_text(": " .. summary)

@@ -47,6 +47,16 @@ def test_tshark_decodes_the_same_messages(name: str) -> None:
     assert actual == sorted(golden_capture(name).messages.size.tolist())
 
 
+@pytest.mark.parametrize("name", PLAIN)
+def test_tshark_finds_the_keys_of_batches(name: str) -> None:
+    fields = ("-T", "fields", "-e", "dask.key", "-E", "aggregator=|")
+    actual = Counter(key for line in tshark(name, "-Y", "dask.key", *fields) for key in line.split("|"))
+    messages = golden_capture(name).messages
+    keys = [messages.op_key[row] for row in messages.ops_named({"compute-task", "task-finished"})]
+    missing = Counter(str(key) for key in keys) - actual
+    assert keys and not missing
+
+
 def test_info_column_shows_ops() -> None:
     lines = tshark("g3-2026.8.0", "-Y", "dask.ops > 1")
     assert any("task-finished, add-keys" in line or " x" in line for line in lines) and all(

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import threading
-from collections.abc import Iterable
-from pathlib import Path
 from typing import IO
 
 from daskwire.errors import WireError
-from daskwire.net.packets.tunnels import TUNNEL_PORTS
+from daskwire.file import tcpdump
 
 DROPPED = re.compile(r"(\d+) packets? dropped by kernel")
 LISTENING = re.compile(r"\blistening on ")  # printed after its signal handlers are set
 
 
 class Tcpdump:
-    """A running tcpdump that writes the TCP packets and the tunnels of an interface to a pipe.
+    """A running tcpdump that writes the packets of an interface to a pipe.
 
     Args:
         interface: its name.
-        tunnel_ports: UDP ports of tunnels, in addition to their usual ports.
+        snaplen_bytes: how much of each packet it records, 0 for all.
 
     Attributes:
         output: the pipe.
         dropped: packets that the kernel has dropped so far.
     """
 
-    def __init__(self, interface: str, tunnel_ports: Iterable[int] = ()) -> None:
-        packets = ["tcp", *(f"udp port {port}" for port in sorted({*TUNNEL_PORTS, *tunnel_ports}))]
-        words = ["tcpdump", "-i", interface, "-s", "0", "-U", "-n", "-w", "-", " or ".join(packets)]
+    def __init__(self, interface: str, snaplen_bytes: int = tcpdump.SNAPLEN_BYTES) -> None:
+        options = tcpdump.options(snaplen_bytes)
+        words = ["tcpdump", "-i", interface, *options, "-U", "-n", "-w", "-", tcpdump.FILTER]
         try:
             self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         except FileNotFoundError:
@@ -74,4 +73,5 @@ class Tcpdump:
 
 
 def is_interface(name: str) -> bool:
-    return name == "any" or Path("/sys/class/net", name).exists()
+    """Return whether the network namespace has such an interface. /sys may show those of another one."""
+    return name == "any" or name in {own for _, own in socket.if_nameindex()}

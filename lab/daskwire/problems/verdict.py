@@ -10,6 +10,7 @@ import numpy as np
 
 from daskwire.capture import Capture
 from daskwire.dask.framing.content import MessageKind
+from daskwire.file import tcpdump
 from daskwire.problems.finding import counted
 from daskwire.problems.kinds import KINDS
 from daskwire.tables.completeness import completeness
@@ -106,7 +107,7 @@ def _absences(capture: Capture) -> list[str]:
         )
         return [
             f"no Dask message, and {counted(len(cut), 'packet')} are truncated to {kept_bytes:,} bytes;"
-            " record with tcpdump -s 0"
+            f" record with {tcpdump.RECORD}"
         ]
     number = len(np.unique(segments.flow >> 1))
     return [f"no Dask message in {counted(number, 'TCP connection')}"]

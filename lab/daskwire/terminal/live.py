@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,12 +36,14 @@ class Settings:
         window_s: problems are looked for in the last seconds.
         address: where to serve metrics: [HOST]:PORT, None for nowhere.
         tunnel_ports: UDP port -> kind of tunnel, in addition to their usual ports.
+        snaplen_bytes: how much of each packet tcpdump records, 0 for all.
     """
 
     interval_s: float
     window_s: float
     address: str | None
     tunnel_ports: Mapping[int, str]
+    snaplen_bytes: int
 
 
 def live(source: str, settings: Settings) -> None:
@@ -53,7 +55,7 @@ def live(source: str, settings: Settings) -> None:
     name = STDIN_NAME if source == STDIN else source
     address = _address(settings.address) if settings.address is not None else None
     with (
-        _opened(source, settings.tunnel_ports) as (pipe, tcpdump),
+        _opened(source, settings.snaplen_bytes) as (pipe, tcpdump),
         Recording(pipe, name, grows=Path(source).is_file()) as recording,
     ):
         monitor = Monitor(recording, settings.window_s, time.monotonic(), settings.tunnel_ports)
@@ -116,7 +118,7 @@ def _show_last(recording: Recording, monitor: Monitor, dropped: int) -> None:
 
 
 @contextmanager
-def _opened(source: str, tunnel_ports: Iterable[int]) -> Iterator[tuple[IO[bytes], Tcpdump | None]]:
+def _opened(source: str, snaplen_bytes: int) -> Iterator[tuple[IO[bytes], Tcpdump | None]]:
     """Open standard input, a FIFO or file, or an interface."""
     if source == STDIN:
         if sys.stdin.isatty():
@@ -128,7 +130,7 @@ def _opened(source: str, tunnel_ports: Iterable[int]) -> Iterator[tuple[IO[bytes
         with Path(source).open("rb") as file:
             yield file, None
     elif is_interface(source):
-        tcpdump = Tcpdump(source, tunnel_ports)
+        tcpdump = Tcpdump(source, snaplen_bytes)
         try:
             yield tcpdump.output, tcpdump
         finally:

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from rich.table import Table as RichTable
 
 from daskwire.capture import Capture
+from daskwire.file import tcpdump
 from daskwire.printable import plain
 from daskwire.problems.finding import counted
 from daskwire.problems.verdict import Answer, Verdict
@@ -186,7 +187,7 @@ def headlines(summary: dict[str, Any]) -> list[str]:
         lines.insert(
             at,
             f"SNAPLEN TOO SMALL: {cut['packets']:,} packets were truncated to {cut['kept_bytes']:,} bytes, "
-            f"{cut['messages']:,} messages have no content; record with tcpdump -s 0, or at least -s 1024",
+            f"{cut['messages']:,} messages have no content; record with {_record(cut['kept_bytes'])}",
         )
     if whole["lost_by_capture_bytes"]:
         lines.insert(at, f"LOST: {whole['lost_by_capture_bytes']:,} bytes were acknowledged but not captured")
@@ -229,6 +230,11 @@ def _completeness(summary: dict[str, Any]) -> list[str]:
     if reasons:
         return [f"incomplete: {'; '.join(reasons)}", f"            during the capture: {shares}"]
     return [f"{'complete' if summary['complete'] else 'incomplete'}: {shares}"]
+
+
+def _record(kept_bytes: int) -> str:
+    """Return the command that keeps more than a capture kept of its packets."""
+    return tcpdump.RECORD if kept_bytes < tcpdump.SNAPLEN_BYTES else tcpdump.EVERYTHING
 
 
 def _costly(cut: dict[str, int], summary: dict[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from daskwire.file import tcpdump
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.finding import Finding, Kind, percent
 from daskwire.tables.completeness import completeness
@@ -36,8 +37,7 @@ def _truncated_packets(evidence: Evidence) -> Iterator[Finding]:
         is_note = not evidence.is_cut and not cut["unframed_bytes"]
         what = (
             f"{cut['packets']:,} packets were truncated to {cut['kept_bytes']:,} bytes: {cut['messages']:,}"
-            f" messages have no content, {cut['unframed_bytes']:,} bytes no message; tcpdump -s 0 keeps all,"
-            " -s 1024 enough"
+            f" messages have no content, {cut['unframed_bytes']:,} bytes no message"
         )
         yield Finding(KIND, what, number=cut["packets"], is_note=is_note)
 
@@ -78,7 +78,10 @@ KIND = Kind(
         "1 % of the stream bytes were acknowledged but not captured; or truncated packets cost the content"
         " of 2 % of the messages; or 1 % of the packets were not decoded"
     ),
-    advice="Record with a larger buffer (tcpdump -B 262144), with -s 0, and to a faster disk.",
+    advice=(
+        f"Record with the snaplen and the buffer of '{tcpdump.RECORD}', to a fast disk; with -s 0 if that"
+        " still truncates messages."
+    ),
     is_first=True,
     is_about_capture=True,
     detect=detect,

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from daskwire.file import tcpdump
 from daskwire.live import metrics
-from daskwire.live.interface import Tcpdump
+from daskwire.live.interface import Tcpdump, is_interface
 from daskwire.live.monitor import MAX_NAMES, Monitor
 from daskwire.live.recording import Recording
 from daskwire.terminal import live
@@ -231,11 +232,19 @@ def test_missing_tcpdump_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path:
         Tcpdump("lo")
 
 
-def test_tcpdump_records_all_tunnels(tmp_path: Path) -> None:
-    script = '#!/bin/sh\nfor word; do last=$word; done\necho "tcpdump: $last" >&2\nexit 1\n'
-    result = run("lo", "--tunnel", "udp:4790=vxlan", **fake_tcpdump(tmp_path, script))
-    packets = "tcp or udp port 4789 or udp port 4790 or udp port 6081 or udp port 8472"
-    assert result.stderr.decode() == f"daskwire: tcpdump: {packets}\n"
+@pytest.mark.parametrize(("arguments", "snaplen"), [((), 4096), (("--snaplen", "0"), 0)])
+def test_tcpdump_gets_the_recommended_options(
+    tmp_path: Path, arguments: tuple[str, ...], snaplen: int
+) -> None:
+    script = '#!/bin/sh\necho "tcpdump: $*" >&2\nexit 1\n'
+    result = run("lo", *arguments, **fake_tcpdump(tmp_path, script))
+    words = f"-i lo {' '.join(tcpdump.options(snaplen))} -U -n -w - {tcpdump.FILTER}"
+    assert result.stderr.decode() == f"daskwire: tcpdump: {words}\n"
+
+
+def test_interfaces_are_those_of_the_network_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "lo"), (7, "eth0@pod")])
+    assert is_interface("eth0@pod") and is_interface("any") and not is_interface("eth1")
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_unknown_link_type_is_the_reason(tmp_path: Path) -> None:
 
 def test_small_snaplen_is_the_reason(tmp_path: Path) -> None:
     result = answer(pcap(BEATS, snaplen=68), tmp_path)
-    assert result.exit_code == 4 and "truncated to 68 bytes; record with tcpdump -s 0" in result.stdout
+    assert result.exit_code == 4 and "truncated to 68 bytes; record with tcpdump -i any" in result.stdout
 
 
 def test_tls_without_keys_is_the_reason() -> None:

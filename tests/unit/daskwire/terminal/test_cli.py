@@ -10,12 +10,14 @@ import daskwire
 import pytest
 from click.testing import CliRunner, Result
 from daskwire import TABLES, open_capture, rows, to_pandas, write_parquet
+from daskwire.file.tcpdump import FILTER, RECORD, options
 from daskwire.terminal.cli import wire
 
 from tests.unit.daskwire.build import DATA, golden_bytes
 from tests.unit.daskwire.conftest import golden_capture, golden_truth
 
 README = (Path(daskwire.__file__).parent / "README.md").read_text()
+RECORDING_PAGES = ("tutorials/capture.md", "how-to/decode-a-capture.md")
 G1, G3 = str(DATA / "g1-2.8.0.pcap.gz"), str(DATA / "g3-2026.8.0.pcap.gz")
 
 
@@ -126,6 +128,15 @@ def test_readme_names_each_command_and_option() -> None:
         for option in command.params:
             flags = [f for f in option.opts if f.startswith("--")]
             assert not flags or flags[0] in README, flags
+
+
+def test_documents_recommend_one_way_to_record() -> None:
+    root = Path(daskwire.__file__).parents[2]
+    pages = [README, *(root.joinpath("docs", page).read_text() for page in RECORDING_PAGES)]
+    lines = [line for page in pages for line in page.splitlines() if re.search(r"tcpdump .*-w [\w-]", line)]
+    assert len(lines) >= 7 and RECORD in "\n".join(lines)
+    for line in lines:
+        assert " ".join(options()) in line and FILTER in line, line
 
 
 @pytest.mark.parametrize(
