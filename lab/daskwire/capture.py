@@ -42,6 +42,8 @@ class Capture:
         memory: their bytes.
         connections: endpoints of all connections.
         translations: pairs of flows that are one flow on both sides of a NAT; its segments have the first.
+        relays: pairs of connections: one to a TCP relay, and one from there on with the same content. Only
+            the packets of the second one count, not its messages.
         macs: MAC addresses of flows and in ARP packets.
         notices: ICMP errors and DNS lookups.
         tally: counts of packets, decoded or not.
@@ -58,6 +60,7 @@ class Capture:
     memory: Memory
     connections: Connections
     translations: list[tuple[int, int]]
+    relays: list[tuple[int, int]]
     macs: Macs
     notices: Notices
     tally: Tally
@@ -79,7 +82,12 @@ class Capture:
     def nodes(self) -> Nodes:
         """Names, clusters and processes of the endpoints."""
         return recognise_nodes(
-            self.messages, self.conversations, self.connections, self.user_names, self.translations
+            self.messages,
+            self.conversations,
+            self.connections,
+            self.user_names,
+            self.translations,
+            self.relays,
         )
 
     @cached_property

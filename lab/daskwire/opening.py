@@ -12,6 +12,7 @@ from daskwire.builders import build_tables
 from daskwire.capture import Capture
 from daskwire.dask.carriers.tls import read_key_log
 from daskwire.dask.conversations import find_conversations
+from daskwire.dask.relays import RELAYED, relays
 from daskwire.file.memory import Memory
 from daskwire.file.reading import File, between, read_blocks
 from daskwire.file.records import Progress
@@ -86,11 +87,16 @@ def open_capture(
     logs = [f.progress.secrets.decode("ascii", "replace") for f in files] + ([key_log] if key_log else [])
     secrets = read_key_log("\n".join(logs))
     conversations, others = find_conversations(memory, segments, pieces, secrets)
+    relayed = relays(conversations, shared.connections)
+    for _, inner in relayed:
+        others[inner] = RELAYED
+        del conversations[inner]
     return Capture(
         files=files,
         memory=memory,
         connections=shared.connections,
         translations=translated,
+        relays=relayed,
         macs=shared.macs,
         notices=shared.notices,
         tally=shared.tally,
@@ -111,6 +117,7 @@ def _align_clocks(segments: Segments, shared: Shared, files: list[File]) -> None
     file = shared.points.files()[segments.point]
     result = recordings(segments, file, len(files))
     for index, offset_ns in enumerate(result.offset_ns):
+        files[index].progress.unaligned = result.unaligned[index]
         if offset_ns:
             segments.time_ns[file == index] -= offset_ns
             files[index].progress.offset_ns = offset_ns

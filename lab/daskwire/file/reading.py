@@ -34,6 +34,11 @@ class File:
             direction = "ahead of" if self.progress.offset_ns > 0 else "behind"
             offset_s = abs(self.progress.offset_ns) / 1e9
             lines.append(f"its clock was {offset_s:.6f} s {direction} the first file's and was aligned")
+        if self.progress.unaligned:
+            lines.append(
+                "it has packets of an earlier file on the other side of a NAT, in one direction only: their"
+                " clocks were not aligned, and what both contain may count twice"
+            )
         return lines
 
 

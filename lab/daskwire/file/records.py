@@ -59,6 +59,7 @@ class Progress:
         dropped: packets that the capturing program reported as lost (pcapng only).
         disordered: packets that are older than their predecessor.
         offset_ns: by how much the clock of the file was ahead of the first file's, before it was aligned.
+        unaligned: an earlier file is from the other side of a NAT, and the clocks could not be aligned.
         secrets: TLS key log in the file (pcapng only).
         skipped: packets without a time or a link type, by reason.
         section: the pcapng reader's state between calls.
@@ -71,6 +72,7 @@ class Progress:
     dropped: int | None = None
     disordered: int = 0
     offset_ns: int = 0
+    unaligned: bool = False
     secrets: bytes = b""
     skipped: Counter[str] = field(default_factory=Counter)
     section: object = None

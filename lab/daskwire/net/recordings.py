@@ -4,6 +4,9 @@ Files that share packets were recorded at different capture points; files that s
 recording (rotation), or unrelated. The clocks of two machines differ: a packet arrives at the second point by
 its transit time later, a packet in the opposite direction earlier, so the mean of both is the offset. It is
 corrected only if packets would otherwise travel back in time.
+
+A NAT between two capture points changes addresses and ports, but not sequence numbers and timestamps, so
+files without a common packet are compared once more without the flow.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskwire.arrays import U64, Ints
-from daskwire.net.segments import Segments
+from daskwire.net.segments import ACK, SYN, Segments
 
 SAMPLED_SEGMENTS = 4096  # segments of a file that are searched for packets of another file
 MIN_SHARED_PACKETS = 3  # of two files; for their clocks, in each direction of a connection
@@ -36,10 +39,13 @@ class Recordings:
     Attributes:
         recording: (per file) number of its recording; rotated files have the same one.
         offset_ns: (per file) by how much its clock is ahead of the first file's.
+        unaligned: (per file) it shares packets with a file from the other side of a NAT, but only in one
+            direction, so that the difference of their clocks is unknown.
     """
 
     recording: list[int]
     offset_ns: list[int]
+    unaligned: list[bool]
 
 
 def recordings(segments: Segments, file: Ints, files: int) -> Recordings:
@@ -51,10 +57,16 @@ def recordings(segments: Segments, file: Ints, files: int) -> Recordings:
         files: number of files.
     """
     samples = _samples(segments, file, files)
+    translated = _samples(segments, file, files, with_flow=False)
     members: list[list[int]] = []
-    recording, offset_ns = [0] * files, [0] * files
+    recording, offset_ns, unaligned = [0] * files, [0] * files, [False] * files
     for index, sample in enumerate(samples):
         shared = {other: _shared(samples[other], sample) for other in range(index)}
+        separate = [other for other, (rows, _) in shared.items() if len(rows) < MIN_SHARED_PACKETS]
+        for other in separate:
+            rows, other_rows = _shared(translated[other], translated[index])
+            is_translated = segments.flow[rows] != segments.flow[other_rows]
+            shared[other] = rows[is_translated], other_rows[is_translated]
         partners = [other for other, (rows, _) in shared.items() if len(rows) >= MIN_SHARED_PACKETS]
         free = (number for number, group in enumerate(members) if not set(group) & set(partners))
         recording[index] = next(free, len(members))
@@ -62,30 +74,37 @@ def recordings(segments: Segments, file: Ints, files: int) -> Recordings:
         members[recording[index]].append(index)
         for other in partners:
             difference = _clock_difference(segments, *shared[other])
+            unaligned[index] = difference is None and other in separate
             if difference is not None:
                 offset_ns[index] = difference + offset_ns[other]
                 break
-    return Recordings(recording, offset_ns)
+    return Recordings(recording, offset_ns, unaligned)
 
 
-def _samples(segments: Segments, file: Ints, files: int) -> list[Sample]:
+def _samples(segments: Segments, file: Ints, files: int, with_flow: bool = True) -> list[Sample]:
     """Select up to about SAMPLED_SEGMENTS segments of each file, the same packets in all files."""
     share = np.uint64(max(1, -(-int(np.bincount(file, minlength=1).max()) // SAMPLED_SEGMENTS)))
     samples = []
     for index in range(files):
         rows = np.flatnonzero(file == index)
-        codes = _fingerprints(segments, rows)
+        if not with_flow:  # without an ACK or without data, the numbers of a packet may not be unique
+            rows = rows[(segments.flags[rows] & (ACK | SYN) == ACK) & (segments.length[rows] > 0)]
+        codes = _fingerprints(segments, rows, with_flow)
         selected = codes % share == 0
         unique, first, number = np.unique(codes[selected], return_index=True, return_counts=True)
         samples.append(Sample(rows[selected][first[number == 1]], unique[number == 1]))
     return samples
 
 
-def _fingerprints(segments: Segments, rows: Ints) -> U64:
-    """Return a hash of the numbers in each segment, the same for all captures of a packet."""
+def _fingerprints(segments: Segments, rows: Ints, with_flow: bool) -> U64:
+    """Return a hash of the numbers in each segment, the same for all captures of a packet.
+
+    Without the flow and the IP identification, it is also the same on both sides of a NAT.
+    """
     code = segments.seq[rows].astype(np.uint64) << np.uint64(32) | segments.ack[rows]
-    for column in (segments.flow, segments.length, segments.flags, segments.ip_id, segments.tsval):
-        code = (code ^ column[rows].astype(np.uint64)) * PRIME
+    names = ("length", "flags", "tsval")
+    for name in ("flow", "ip_id", *names) if with_flow else names:
+        code = (code ^ getattr(segments, name)[rows].astype(np.uint64)) * PRIME
         code ^= code >> np.uint64(29)
     return code
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from daskwire.capture import Capture
 from daskwire.dask.framing.content import MessageKind
+from daskwire.dask.relays import RELAYED
 from daskwire.net.packets.skipped import FRAGMENTS, ORDINARY
 from daskwire.net.packets.tunnels import UDP_PORT
 from daskwire.tables.completeness import completeness, is_complete
@@ -49,8 +50,11 @@ def summarise(capture: Capture) -> dict[str, Any]:
         "clusters": list(capture.scheduler_names),
         "connections": len(capture.connections),
         "translated_connections": len(capture.translations),
+        "relayed_connections": len(capture.relays),
         "dask_connections": len(capture.conversations),
-        "covered_connections": dict(Counter(capture.other_protocols.values())),
+        "covered_connections": dict(
+            Counter(protocol for protocol in capture.other_protocols.values() if protocol != RELAYED)
+        ),
         "messages": len(messages),
         "message_bytes": int(messages.size.sum()),
         "ops": dict(Counter(messages.op_name).most_common()),

@@ -196,6 +196,8 @@ def headlines(summary: dict[str, Any]) -> list[str]:
         lines.append(f"{number:,} packets were not decoded: {name}, which may be a tunnel")
     if number := summary["translated_connections"]:
         lines.append(f"{number:,} connections were captured on both sides of a NAT; each counts once")
+    if number := summary["relayed_connections"]:
+        lines.append(f"{number:,} connections were relayed; each counts once")
     if number := summary["repeated_packets"]:
         lines.append(f"{number:,} packets were captured at several points; each counts once")
     if skipped := summary["skipped_packets"]:

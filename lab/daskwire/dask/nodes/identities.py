@@ -106,6 +106,17 @@ class Identities:
         if announced := parse_address(reply.get("address")):
             self.aliases.append((receiver, announced))
 
+    def add_relays(self, pairs: list[tuple[Endpoint, Endpoint]]) -> None:
+        """Treat what a relay listens on as another address of the process behind it."""
+        for relay, behind in pairs:
+            if behind in self.schedulers or relay in self.schedulers:
+                # The scheduler's own address has the most messages, so that it identifies the cluster.
+                self.schedulers[behind] += self.schedulers[relay] + 1
+                self.schedulers[relay] += 1
+                self.aliases.append((behind, relay))
+            elif relay in self.workers and behind in self.workers:
+                self.workers[relay] = self.workers[behind]
+
     def _add_identifier(self, identifier: Any, scheduler: Endpoint) -> None:
         """Join the addresses used with one identifier: those of clients and schedulers are unique."""
         if isinstance(identifier, str) and identifier:

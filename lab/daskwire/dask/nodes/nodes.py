@@ -33,7 +33,8 @@ from daskwire.dask.nodes.identities import (
 )
 from daskwire.net.connections import Connections
 
-ROLE = re.compile(r"(scheduler|client)(-\d+)?")  # names that are never used for a worker
+RELAY = "relay"
+ROLE = re.compile(r"(scheduler|client|relay)(-\d+)?")  # names that are never used for a worker
 
 
 @dataclass
@@ -84,6 +85,7 @@ def recognise_nodes(
     connections: Connections,
     user_names: Mapping[str, str],
     translated: Iterable[tuple[int, int]] = (),
+    relayed: Iterable[tuple[int, int]] = (),
 ) -> Nodes:
     """Name the nodes of a capture.
 
@@ -93,6 +95,7 @@ def recognise_nodes(
         connections: all connections.
         user_names: address or ``address:port`` -> name.
         translated: pairs of flows; the second is the first on the other side of a NAT.
+        relayed: pairs of connections; the second carries the first on from a TCP relay.
     """
     nodes, identities = Nodes(user_names), Identities()
     for op, flow, message, fields in identifying_messages(messages, conversations):
@@ -106,10 +109,29 @@ def recognise_nodes(
         identities.add_op(op, *_ends(connections, flow))
     for outer, inner in translated:
         identities.aliases += zip(_ends(connections, outer), _ends(connections, inner), strict=True)
+    ends = [(_listener(connections, outer), _listener(connections, inner)) for outer, inner in relayed]
+    identities.add_relays(ends)
     nodes.schedulers, nodes.processes = clusters.schedulers(identities), identities.listener
     nodes.clusters = clusters.by_connection(nodes.schedulers, identities, connections)
     _assign(nodes, identities)
+    for _, inner in relayed:
+        _name_relay(nodes, _opener(connections, inner))
     return nodes
+
+
+def _listener(connections: Connections, number: int) -> Endpoint:
+    """Return the end of a connection that seems to have accepted it: its port is lower."""
+    return min(_ends(connections, 2 * number), key=lambda end: end[1])
+
+
+def _opener(connections: Connections, number: int) -> Endpoint:
+    return max(_ends(connections, 2 * number), key=lambda end: end[1])
+
+
+def _name_relay(nodes: Nodes, endpoint: Endpoint) -> None:
+    """Name a relay's end of a connection, and its address if no other node uses it."""
+    nodes.endpoint[endpoint] = RELAY
+    nodes.by_address.setdefault(endpoint[0], set()).add(RELAY)
 
 
 def _ends(connections: Connections, flow: int) -> tuple[Endpoint, Endpoint]:

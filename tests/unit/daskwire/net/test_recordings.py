@@ -173,3 +173,27 @@ def test_divided_duplicated_and_merged_files_give_the_same_messages(
     assert messages(capture) == messages(golden_capture(name))
     for table in ("messages", "tasks", "transfers"):
         assert numberless(capture.table(table)) == numberless(golden_capture(name).table(table)), table
+
+
+BEHIND_NAT = translated(PACKETS, {"10.99.7.117": "192.168.9.117", "10.99.7.118": "192.168.9.118"}, {})
+
+
+def delayed(packets: list[Packet], offset_s: float) -> list[Packet]:
+    return [(time_ns + round(offset_s * 1e9), data, size) for time_ns, data, size in packets]
+
+
+@pytest.mark.parametrize("offset_s", [0.0, 0.3, 2.0, -7200.0])
+def test_both_sides_of_a_nat_with_different_clocks_count_once(tmp_path: Path, offset_s: float) -> None:
+    paths = write(tmp_path, before=PACKETS, behind=delayed(BEHIND_NAT, offset_s))
+    capture = open_capture(paths)
+    assert len(capture.messages) == len(golden_capture(NAME).messages)
+    assert len(capture.translations) == 7  # two are between the client and the scheduler
+    assert capture.files[1].progress.offset_ns == pytest.approx(offset_s * 1e9, abs=1e5)
+
+
+def test_clocks_that_cannot_be_aligned_across_a_nat_are_reported(tmp_path: Path) -> None:
+    scheduler, behind = bytes([10, 99, 7, 116]), bytes([192, 168])
+    one_way = [p for p in BEHIND_NAT if p[1][26:28] == behind and p[1][30:34] == scheduler]
+    paths = write(tmp_path, before=PACKETS, behind=delayed(one_way, 2.0))
+    result = CliRunner().invoke(wire, [str(path) for path in paths])
+    assert "behind.pcap: it has packets of an earlier file on the other side of a NAT" in result.stderr

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from daskwire import Capture, open_capture
+from daskwire import Capture, open_capture, summarise
+from daskwire.terminal.printing import headlines
 
 from tests.unit.daskwire.build import DATA
 from tests.unit.daskwire.conftest import validate
@@ -28,6 +29,22 @@ def case(*names: str) -> Capture:
     capture = open_capture([CASES / f"{name}.pcap.gz" for name in names], key_log=keys or None)
     validate(capture)
     return capture
+
+
+def test_both_sides_of_a_nat_with_different_clocks_count_once() -> None:
+    capture = case("nat-outside", "nat-inside-clock-2s")
+    assert len(capture.messages) == 118 and len(capture.translations) == 18
+
+
+def test_relayed_connections_count_once_and_are_named() -> None:
+    capture = case("tcp-relay")
+    tasks = capture.table("tasks")
+    assert len(tasks["key"]) == 35 and set(tasks["worker"]) == {"w2", "w3"}
+    nodes = capture.table("nodes")
+    assert sorted(nodes["node"]) == ["client", "scheduler", "scheduler", "w2", "w3"]
+    assert "relay" in capture.table("reach")["source"]
+    assert "wrong interface" not in capture.table("problems")["problem"]
+    assert "connections were relayed; each counts once" in "\n".join(headlines(summarise(capture)))
 
 
 @pytest.mark.parametrize("name", FIRST_PROBLEM)
