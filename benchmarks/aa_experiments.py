@@ -1,6 +1,6 @@
 """Run real A/A experiments in containers: identical levels, on a quiet node and with a noisy neighbour.
 
-    python benchmarks/aa_experiments.py FOLDER [--comparisons 40] [--levels 10] [--blocks 3] [--runs 2]
+    python benchmarks/aa_experiments.py FOLDER [--comparisons 40] [--levels 10] [--blocks 3] [--repeats 2]
                                         [--only quiet|neighbour] [--report]
 
 An experiment has ten levels of ``array_study`` that differ only in their ``ttl_s``, which changes nothing.
@@ -77,7 +77,7 @@ class Lab:
         self.command("up", "--guests", "container", results="baseline")
 
 
-def document(levels: int, blocks: int, runs: int) -> dict[str, object]:
+def document(levels: int, blocks: int, repeats: int) -> dict[str, object]:
     """Return the experiment; its levels differ in how long a hung trial would live."""
     same = {f"same {number}": {"ttl_s": 3600 + number} for number in range(levels)}
     return {
@@ -86,10 +86,10 @@ def document(levels: int, blocks: int, runs: int) -> dict[str, object]:
         "metrics": dict.fromkeys(METRICS),
         "factors": {"level": {"levels": same}},
         "workload": {"name": "array_study", "params": {"size": 2000, "chunk": 250}},
-        "runs": runs,
+        "repeats": repeats,
         "blocks": blocks,
         "probes": {"pings": 5, "iperf_runs": 0},
-        "run_s": 5,
+        "repeat_s": 5,
     }
 
 
@@ -184,7 +184,7 @@ def main() -> int:
     parser.add_argument("--comparisons", type=int, default=40)
     parser.add_argument("--levels", type=int, default=10)
     parser.add_argument("--blocks", type=int, default=3)
-    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--only", choices=CONDITIONS)
     parser.add_argument("--report", action="store_true")
     options = parser.parse_args()
@@ -192,7 +192,7 @@ def main() -> int:
     lab.folder.mkdir(parents=True, exist_ok=True)
     conditions = [options.only] if options.only else list(CONDITIONS)
     if not options.report:
-        content = document(options.levels, options.blocks, options.runs)
+        content = document(options.levels, options.blocks, options.repeats)
         (lab.folder / "aa.yml").write_text(yaml.safe_dump(content, sort_keys=False))
         lab.build()
         for condition in conditions:

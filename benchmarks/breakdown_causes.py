@@ -259,7 +259,7 @@ CASES: dict[str, Callable[[int], Case]] = {
 }
 
 
-def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
+def trial(case: Case, out: Path, injected: bool, repeats: int) -> Path:
     """Run one side of a case, unless its folder has it already, and return the folder."""
     if (out / "timings.json").exists():
         return out
@@ -275,7 +275,7 @@ def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
         if case.alone:
             pin(nodes, case.place)
         with case.fault(nodes, case.place) if injected and case.fault else nullcontext():
-            answer = nodes.workload(*case.work, runs=runs, record=out / RECORD_FOLDER)
+            answer = nodes.workload(*case.work, repeats=repeats, record=out / RECORD_FOLDER)
     stolen, all_ticks = (now - then for now, then in zip(_cpu_ticks(), before, strict=True))
     (out / "steal_pct").write_text(f"{100 * stolen / all_ticks:.1f}")
     keep(answer, out)
@@ -293,10 +293,11 @@ def _cap(nodes: Cluster, caps: dict[str, float]) -> None:
         nodes.cap(node, mbit)
 
 
-def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
+def judge(case: Case, out: Path, repeats: int) -> dict[str, Any]:
     """Run both sides and compare the first cause with the truth."""
     old, new = (
-        explain(open_trial(trial(case, out / side, side == "new", runs))).summary for side in ("old", "new")
+        explain(open_trial(trial(case, out / side, side == "new", repeats))).summary
+        for side in ("old", "new")
     )
     difference = Difference(old, new)
     first, place, seconds = difference.ranked()[0]
@@ -322,12 +323,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--repeat", type=int, default=4)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=2)
     args = parser.parse_args()
     judged: list[dict[str, Any]] = []
     for index in range(args.first, args.first + args.repeat):
         for name in args.only:
-            judged.append(judge(CASES[name](index), args.out / f"{name}-{index}", args.runs))
+            judged.append(judge(CASES[name](index), args.out / f"{name}-{index}", args.repeats))
             print(json.dumps(judged[-1]), flush=True)
     right = [row for row in judged if row["right"]]
     placed = sum(row["place"] for row in right)

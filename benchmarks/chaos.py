@@ -83,11 +83,11 @@ metrics: {compute_s: ~}
 factors:
   rate_mbit: {sets: nics.worker-1.rate_mbit, levels: [0, 100]}
 workload: {name: array_study, params: {size: 1000, chunk: 250}}
-runs: 3
+repeats: 3
 warmups: 1
 blocks: 1
 probes: {pings: 3, iperf_runs: 1, iperf_s: 1}
-run_s: 1
+repeat_s: 1
 ttl_s: 120
 tolerances: {foreign_pct: 100} # other work on this machine does not matter here
 """
@@ -450,7 +450,7 @@ def incomplete(bench: Bench) -> Iterator[tuple[Path, str]]:
         except (OSError, ValueError) as error:
             yield trial, f"damaged: {error}"
             continue
-        planned = documents["trial.json"]["runs"] + documents["trial.json"]["warmups"]
+        planned = documents["trial.json"]["repeats"] + documents["trial.json"]["warmups"]
         if len(documents["timings.json"]["samples"]) != planned:
             yield trial, f"{len(documents['timings.json']['samples'])} of {planned} runs"
         if documents["attempt.json"]["exit_status"] or (trial / "failed.json").exists():

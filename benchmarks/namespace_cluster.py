@@ -37,7 +37,7 @@ class Cluster(wire_cluster.Cluster):
     """A cluster whose scheduler and workers may be started with preload scripts."""
 
     def workload(
-        self, name: str, params: dict[str, Any], runs: int, warmups: int = 1, record: Path | None = None
+        self, name: str, params: dict[str, Any], repeats: int, warmups: int = 1, record: Path | None = None
     ) -> dict[str, Any]:
         """Run one of the lab's workloads on the client and return its answer.
 
@@ -47,7 +47,7 @@ class Cluster(wire_cluster.Cluster):
         program = [sys.executable, str(ROOT / "lab" / "dasklab" / "workloads" / f"{name}.py")]
         workers = sum(node.startswith("worker") for node in self.nodes)
         argv = ["--scheduler", f"tcp://{self.nodes['scheduler']}:8786", "--params", json.dumps(params)]
-        argv += ["--runs", str(runs), "--warmups", str(warmups), "--workers", str(workers)]
+        argv += ["--repeats", str(repeats), "--warmups", str(warmups), "--workers", str(workers)]
         argv += ["--record", str(record)] if record else []
         process = subprocess.run(
             ["ip", "netns", "exec", self.namespace("client"), *program, *argv, "--timeout-s", "120"],
@@ -121,10 +121,10 @@ def cluster(
 def keep(answer: dict[str, Any], out: Path, captured: bool = False) -> None:
     """Write a workload's answer as the files of a trial."""
     out.mkdir(parents=True, exist_ok=True)
-    timings = {"schema": 3, **answer}
+    timings = {"schema": 4, **answer}
     if captured:
         capture = {
-            "schema": 3, "interface": "br0", "driver": "bridge", "promiscuity": 1, "start": 0, "stop": 0,
+            "schema": 4, "interface": "br0", "driver": "bridge", "promiscuity": 1, "start": 0, "stop": 0,
             "expired": False, "snaplen": 262144, "filter": "", "frames": 1, "dropped_kernel": 0,
             "dropped_interface": 0, "left_behind": 0, "softnet_dropped": 0, "nic_statistics": {},
             "tiers": [], "timings": timings,
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--capture", action="store_true")
     parser.add_argument("--cap", action="append", default=[], metavar="NODE=MBIT")
     args = parser.parse_args()
@@ -151,7 +151,7 @@ def main() -> None:
         for node, mbit in (cap.split("=") for cap in args.cap):
             nodes.cap(node, float(mbit))
         record = args.out / (CAPTURE_RECORD_FOLDER if args.capture else RECORD_FOLDER)
-        answer = nodes.workload(args.workload, args.params, args.runs, 0 if args.capture else 1, record)
+        answer = nodes.workload(args.workload, args.params, args.repeats, 0 if args.capture else 1, record)
     keep(answer, args.out, args.capture)
     print([round(sample["duration_s"], 3) for sample in answer["samples"]])
 

@@ -3,14 +3,14 @@
     python benchmarks/sim_faults.py --seeds 100                  # of each kind of fault
     python benchmarks/sim_faults.py --first 41 --seeds 1 cut     # repeat one of them
 
-Four workers of one thread on 1 Gbit/s execute two runs of ``array_study`` in 16 chunks, with 20 ms and 1 MB
-per task; nothing is measured or calibrated. The seed determines the worker, the moment (within the first
+Four workers of one thread on 1 Gbit/s execute two repeats of ``array_study`` in 16 chunks, with 20 ms and 1
+MB per task; nothing is measured or calibrated. The seed determines the worker, the moment (within the first
 run), the length (0.05 to 60 s for a cut, 0.05 to 5 s for a restart, uniform in the logarithm) and the order
 of Dask's sets.
 
-The table shows by how much runs are slower than the median without a fault. A simulation that does not finish
-within 300 s of virtual time hangs. It ends in an error if Dask raises one, or if a coroutine of Dask raises
-an exception that nobody retrieves. Hangs and errors are listed with their seeds.
+The table shows by how much repeats are slower than the median without a fault. A simulation that does not
+finish within 300 s of virtual time hangs. It ends in an error if Dask raises one, or if a coroutine of Dask
+raises an exception that nobody retrieves. Hangs and errors are listed with their seeds.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Attempt:
 
     @property
     def seconds(self) -> float:
-        """Virtual time of all runs together."""
-        return sum(run.duration_s for run in self.outcome.runs) if self.outcome else math.nan
+        """Virtual time of all repeats together."""
+        return sum(repeat.duration_s for repeat in self.outcome.repeats) if self.outcome else math.nan
 
     @property
     def problem(self) -> str | None:
@@ -71,7 +71,7 @@ def scenario(seed: int, fault: Fault | None) -> Scenario:
         "workload": {"name": "array_study", "params": {"size": 1000, "chunk": 250}},
         "workers": WORKERS,
         "threads": 1,
-        "runs": 2,
+        "repeats": 2,
         "warmups": 0,
         "rates_mbit": dict.fromkeys(["scheduler", *worker_names()], 1000.0),
         "tasks": {prefix: [(0.02, 0.0, 1_000_000)] for prefix in ("add", "mul", "random_sample")},

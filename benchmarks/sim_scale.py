@@ -122,7 +122,7 @@ def scale_scenario(cell: ScaleCell, trial: RequestedTrial, calibration: Calibrat
         "cores_each": calibration.threads,
         "racks": racks(cell),
         "design": "light",
-        "runs": 1,
+        "repeats": 1,
         "warmups": 0,
         "bridge": "learning",
     }
@@ -152,7 +152,7 @@ class Point:
 
     @property
     def seconds(self) -> float:
-        return self.outcome.runs[0].duration_s
+        return self.outcome.repeats[0].duration_s
 
     @property
     def tasks_per_s(self) -> float:
@@ -172,7 +172,7 @@ class Point:
             f"{self.outcome.computed:,}",
             format_number(self.seconds),
             f"{self.tasks_per_s:,.0f}",
-            format_number(self.outcome.runs[0].transfer_bytes / 1e9),
+            format_number(self.outcome.repeats[0].transfer_bytes / 1e9),
             f"{self.busy:.0%}",
             format_number(self.outcome.cpu_s),
             f"{self.outcome.memory_mb:,.0f}",
@@ -247,7 +247,7 @@ def compare(run: Path, seeds: int) -> list[Comparison]:
     fit = next((folder for folder in folders if records.recorded(folder)), None)
     if fit is None:
         raise LabError(f"{run}: no valid trial has records of Dask")
-    calibrations, settings = (calibrate(Trial(fit)),), {"design": "light", "runs": 1, "warmups": 0}
+    calibrations, settings = (calibrate(Trial(fit)),), {"design": "light", "repeats": 1, "warmups": 0}
     comparisons = []
     for folder in folders:
         trial = trials[folder]

@@ -11,10 +11,10 @@ without any change.
 The table has one row per cell:
 
     measured s     mean of the trials, and its interval over trials
-    simulated s    mean of the simulated runs, and the interval that holds 90 % of them
+    simulated s    mean of the simulated repeats, and the interval that holds 90 % of them
     error, bytes   error of the mean, and of the bytes moved
-    inside         whether the measured mean is in the interval of the simulated runs (the goal), and how many
-                   of the measured runs are (ideally 90 %)
+    inside         whether the measured mean is in the interval of the simulated repeats (the goal), and how
+                   many of the measured repeats are (ideally 90 %)
     bytes / rate   error of a simpler predictor: computing, then moving the bytes at the rate
     replay         error of another one: the fit's time, with the wire's share of its critical path scaled by
                    the rate
@@ -66,8 +66,8 @@ class CalibratedTrials:
     """Equal trials with their calibrations, and what the simpler predictors need of them.
 
     Attributes:
-        compute_s: computing time of a run per thread.
-        wire_s: time that the critical path of a run spent on the wire.
+        compute_s: computing time of a repeat per thread.
+        wire_s: time that the critical path of a repeat spent on the wire.
     """
 
     trial: RequestedTrial
@@ -80,9 +80,9 @@ class CalibratedTrials:
     @classmethod
     def of(cls, directories: list[Path]) -> CalibratedTrials:
         explanations = [explain(open_trial(directory)) for directory in directories]
-        runs = [run for explanation in explanations for run in explanation.timed]
-        threads = sum(runs[0].threads.values())
-        computed_s = mean(float((run.tasks.stop - run.tasks.start).sum()) for run in runs)
+        repeats = [repeat for explanation in explanations for repeat in explanation.timed]
+        threads = sum(repeats[0].threads.values())
+        computed_s = mean(float((repeat.tasks.stop - repeat.tasks.start).sum()) for repeat in repeats)
         wire_s = [
             sum(explanation.summary.path_by_cause.get(cause, 0.0) for cause in (WIRE, MESSAGE))
             for explanation in explanations
@@ -135,8 +135,8 @@ class PredictedCell:
     predicted_s: float
     predicted_low_s: float
     predicted_high_s: float
-    runs: int
-    runs_inside: int
+    repeats: int
+    repeats_inside: int
     error: float
     bytes_error: float
     by_bytes_error: float
@@ -145,7 +145,7 @@ class PredictedCell:
 
     @property
     def inside(self) -> bool:
-        """Whether the measured mean is in the interval of the simulated runs."""
+        """Whether the measured mean is in the interval of the simulated repeats."""
         return self.predicted_low_s <= self.measured_s <= self.predicted_high_s
 
 
@@ -157,7 +157,7 @@ def predict_cell(name: str, directories: list[Path], fit: CalibratedTrials, seed
     )
     predicted, _ = prediction.predict(trial.cell, trial, fit.calibrations, {}, range(seeds))
     changed = scenario(trial, fit.calibrations[0], seed=0)
-    runs = np.concatenate([durations_s(directory) for directory in directories])
+    repeats_s = np.concatenate([durations_s(directory) for directory in directories])
     over_trials = sensitivity.student([float(durations_s(directory).mean()) for directory in directories])
     error = predicted.mean_s / measured.mean_s - 1
     bytes_error = predicted.transfer_bytes / measured.transfer_bytes - 1 if measured.transfer_bytes else 0.0
@@ -170,8 +170,8 @@ def predict_cell(name: str, directories: list[Path], fit: CalibratedTrials, seed
         predicted_s=predicted.mean_s,
         predicted_low_s=predicted.low_s,
         predicted_high_s=predicted.high_s,
-        runs=len(runs),
-        runs_inside=int(((predicted.low_s <= runs) & (runs <= predicted.high_s)).sum()),
+        repeats=len(repeats_s),
+        repeats_inside=int(((predicted.low_s <= repeats_s) & (repeats_s <= predicted.high_s)).sum()),
         error=error,
         bytes_error=bytes_error,
         by_bytes_error=fit.by_bytes(changed) / measured.mean_s - 1,
@@ -181,8 +181,8 @@ def predict_cell(name: str, directories: list[Path], fit: CalibratedTrials, seed
 
 
 def durations_s(directory: Path) -> Values:
-    """Return the durations of a trial's timed runs."""
-    return np.array([run.duration_s for run in documents.need(Timings, directory).timed])
+    """Return the durations of a trial's timed repeats."""
+    return np.array([repeat.duration_s for repeat in documents.need(Timings, directory).timed])
 
 
 def by_setting(paths: list[Path]) -> Iterator[list[Path]]:
@@ -214,7 +214,7 @@ def row(cell: PredictedCell) -> str:
         f"| {cell.name} | {cell.measured_s:.2f} ({cell.measured_low_s:.2f} to {cell.measured_high_s:.2f}) "
         f"| {cell.predicted_s:.2f} ({cell.predicted_low_s:.2f} to {cell.predicted_high_s:.2f}) "
         f"| {cell.error:+z.0%} | {cell.bytes_error:+z.0%} | {'yes' if cell.inside else 'no'}, "
-        f"{cell.runs_inside} of {cell.runs} "
+        f"{cell.repeats_inside} of {cell.repeats} "
         f"| {cell.by_bytes_error:+z.0%} | {cell.by_replay_error:+z.0%} |"
     )
 
@@ -245,7 +245,8 @@ def reached(cells: list[PredictedCell], all_cells: list[PredictedCell]) -> str:
         f"{mean(error <= 0.2 for error in errors):.0%} within 20 %, "
         f"bytes {median(abs(cell.bytes_error) for cell in cells):.0%}, "
         f"inside {mean(cell.inside for cell in cells):.0%}, "
-        f"runs inside {sum(cell.runs_inside for cell in cells) / sum(cell.runs for cell in cells):.0%}, "
+        f"repeats inside"
+        f" {sum(cell.repeats_inside for cell in cells) / sum(cell.repeats for cell in cells):.0%}, "
         f"inside of the widened interval {mean(inside_widened(cell, all_cells) for cell in cells):.0%}; "
         f"by bytes {median(abs(cell.by_bytes_error) for cell in cells):.0%}, "
         f"by replay {median(abs(cell.by_replay_error) for cell in cells):.0%}"

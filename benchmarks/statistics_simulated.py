@@ -48,12 +48,12 @@ class Noise:
 
 @dataclass(frozen=True)
 class Design:
-    """The number of cells (with the baseline), of blocks, and of runs in a trial."""
+    """The number of cells (with the baseline), of blocks, and of repeats in a trial."""
 
     name: str
     cells: int
     blocks: int
-    runs: int
+    repeats: int
 
 
 @dataclass
@@ -97,10 +97,10 @@ def trials(
         for cell in [*range(design.cells), 0]:
             factor = noise.cell if cell == 1 else 1.0
             mean = drift + effect * (cell == 1) + random.normal(0, noise.between * factor)
-            runs = mean + random.normal(0, noise.within * factor, design.runs)
+            values_of_repeats = mean + random.normal(0, noise.within * factor, design.repeats)
             cells.append(cell)
             blocks.append(block)
-            values.append(math.log(np.median(np.exp(runs))))
+            values.append(math.log(np.median(np.exp(values_of_repeats))))
     return cells, blocks, values
 
 
@@ -140,7 +140,7 @@ def until(
     """Add blocks as `--until` does, until intervals are narrow enough twice in a row."""
     tally = Tally()
     for _ in range(count):
-        cells, blocks, values = trials(random, Design("", design.cells, most, design.runs), noise, 0.0)
+        cells, blocks, values = trials(random, Design("", design.cells, most, design.repeats), noise, 0.0)
         narrow, number = False, MIN_BLOCKS - 1
         while True:
             end = number * (design.cells + 1)
@@ -186,14 +186,14 @@ def main() -> int:
     options = parser.parse_args()
     random, broken = np.random.default_rng(options.seed), 0
     print(f"{options.experiments} experiments per line; per cent\n")
-    place = f"{'design':22} {'cells':>5} {'blocks':>6} {'runs':>4}"
+    place = f"{'design':22} {'cells':>5} {'blocks':>6} {'repeats':>7}"
     print(f"{place}  {'noise':20} {'coverage':>8} {'false':>8} {'power':>8}")
     for design in DESIGNS:
         for noise in (COMPUTE, TRANSFER, ROUGH):
             null = simulate(random, design, noise, 0.0, options.experiments)
             real = simulate(random, design, noise, EFFECT, options.experiments // 2)
             power = 100 * real.power / real.experiments
-            place = f"{design.name:22} {design.cells:5} {design.blocks:6} {design.runs:4}"
+            place = f"{design.name:22} {design.cells:5} {design.blocks:6} {design.repeats:4}"
             print(f"{place}  {noise.name:20} {null.line()} {power:8.1f}", flush=True)
             covers = 93 <= 100 * null.covered / null.compared <= 97
             keeps_promise = covers and null.false <= 0.05 * null.experiments and power >= 80
@@ -203,16 +203,18 @@ def main() -> int:
         for noise in (COMPUTE, TRANSFER):
             tally = until(random, Design("", cells, 0, 3), noise, 0.1, 12, options.experiments // 4)
             blocks = tally.blocks / tally.experiments
-            print(f"  {cells} cells, 3 runs{'':33}  {noise.name:12} {tally.line()} {blocks:8.1f}", flush=True)
+            print(
+                f"  {cells} cells, 3 repeats{'':33}  {noise.name:12} {tally.line()} {blocks:8.1f}", flush=True
+            )
     print("\ntwo runs, which share no block")
     for cells in (2, 6):
         tally = two_runs(random, Design("", cells, 4, 3), COMPUTE, options.experiments // 4)
-        print(f"  {cells} cells, 4 blocks, 3 runs{'':37} {tally.line()}")
+        print(f"  {cells} cells, 4 blocks, 3 repeats{'':37} {tally.line()}")
     print("\none level has more noise than the others")
     for factor in (2.0, 4.0):
         noise = Noise("", 0.059, 0.067, factor)
         tally = simulate(random, Design("", 7, 4, 3), noise, 0.0, options.experiments // 4)
-        print(f"  x {factor:g}, 7 cells, 4 blocks, 3 runs{'':31} {tally.line()}")
+        print(f"  x {factor:g}, 7 cells, 4 blocks, 3 repeats{'':31} {tally.line()}")
     return 1 if broken else 0
 
 

@@ -39,7 +39,7 @@ def _cause_rows() -> Iterator[str]:
 def advice_table() -> str:
     """Return all rules of advice as a table in Markdown."""
     rows = [f"| {rule.title} | {rule.threshold} | {rule.remedy} [Dask]({rule.page}) |" for rule in RULES]
-    return "\n".join(["| what | threshold, beside 10 % of the run | advice |", "|---|---|---|", *rows])
+    return "\n".join(["| what | threshold, beside 10 % of the time | advice |", "|---|---|---|", *rows])
 
 
 def invariant_list() -> str:

@@ -164,11 +164,11 @@ factors:
 seed: 25 # the virtual machine comes last, after the killed trial
 workers: 1
 workload: {name: mywork, params: {tasks: 40}}
-runs: 1
+repeats: 1
 blocks: 1
 warmups: 0
 probes: {pings: 3, iperf_runs: 1, iperf_s: 2} # a busy machine sends too little in one second
-run_s: 1
+repeat_s: 1
 tolerances: {foreign_pct: 100} # other tests use this machine
 """
 

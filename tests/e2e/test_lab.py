@@ -133,7 +133,7 @@ metrics: {compute_s: ~, rtt_ms: ~}
 links: {worker-1: {delay_ms: 80}}
 workers: 1
 workload: {name: array_study, params: {size: 100, chunk: 50}}
-runs: 1
+repeats: 1
 warmups: 0
 blocks: 1
 probes: {pings: 10, iperf_runs: 0}

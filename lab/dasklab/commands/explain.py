@@ -43,7 +43,7 @@ class TraceFile(OutputFile):
 @click.argument("first", metavar="TRIAL|RUN", type=FOLDER)
 @click.argument("second", metavar="[TRIAL]", required=False, type=FOLDER)
 @click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
-@click.option("--captured", is_flag=True, help="Explain the captured runs instead of the timed ones.")
+@click.option("--captured", is_flag=True, help="Explain the captured repeats instead of the timed ones.")
 @click.option("--trace", type=TraceFile(), help="Write TRIAL as a trace (FILE.pftrace) for ui.perfetto.dev.")
 @click.option("--profile", type=OutputFile(), help="Write Dask's profile of TRIAL for speedscope.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
@@ -232,7 +232,7 @@ def _print_growth(cells: Mapping[str, Summary]) -> None:
 
 
 def _draw(trial: Explained, base: Explained | None = None) -> None:
-    """Draw the run of middle length, below that of another trial on the same scale."""
+    """Draw the repeat of middle length, below that of another trial on the same scale."""
     from dasklab.results import cached
 
     trials = [item for item in (base, trial) if item and item.timed]
@@ -262,7 +262,7 @@ def _write_profile(trial: Explained, path: Path) -> None:
     from dasklab.records.speedscope import speedscope
 
     stacks = records.load(trial.trial.folder, trial.captured)["profiles"]
-    timed = stacks[stacks.run.isin([run.number for run in trial.timed])]
+    timed = stacks[stacks.repeat.isin([repeat.number for repeat in trial.timed])]
     if timed.empty:
         setting = "dask: {distributed: {worker: {profile: {enabled: true}}}}"
         raise LabError(f"{trial.trial.folder}: Dask's profile was off", f"in the experiment: {setting}")

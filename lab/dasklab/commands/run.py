@@ -66,7 +66,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     type=click.IntRange(1, 1000),
     default=SEEDS,
     show_default=True,
-    help="Number of simulations that the runs of a simulated trial are drawn from.",
+    help="Number of simulations that the repeats of a simulated trial are drawn from.",
 )
 @trust_option
 @new_results_option
@@ -213,7 +213,7 @@ def _resume(
     if blocks and until is None:
         active = more_blocks.extended(active, blocks)
     if dry_run:
-        _print_trials(active.pending(), active.experiment.run_s, active.setup)
+        _print_trials(active.pending(), active.experiment.repeat_s, active.setup)
         return None
     require_trust((trial.workload for trial in active.trials), directory, trusted=trusted)
     if blocks and until is None:
@@ -274,21 +274,21 @@ def _dry_run(name: str, content: Experiment, setup: Setup, options: RunOptions) 
     from dasklab.running.trials import plan
 
     trials = plan(name, content, setup, seed=options["seed"], only=options["only"])
-    _print_trials(trials, content.run_s, setup)
+    _print_trials(trials, content.repeat_s, setup)
     return trials
 
 
-def _print_trials(trials: list[RequestedTrial], run_s: float, setup: Setup) -> None:
+def _print_trials(trials: list[RequestedTrial], repeat_s: float, setup: Setup) -> None:
     from dasklab.running.trials import estimate_s
 
     rows, total_s = [], 0.0
     for trial in trials:
-        seconds = estimate_s(trial, run_s, setup.simulated is not None)
+        seconds = estimate_s(trial, repeat_s, setup.simulated is not None)
         total_s += seconds
         time = "unsupported" if trial.unsupported else duration(seconds)
         cell = "baseline" if trial.baseline else trial.cell_title
-        rows.append((trial.trial, f"{trial.warmups}+{trial.runs}", cell, time))
-    print_table(("trial", "warm-ups + runs", "cell", "estimated time"), rows)
+        rows.append((trial.trial, f"{trial.warmups}+{trial.repeats}", cell, time))
+    print_table(("trial", "warm-ups + repeats", "cell", "estimated time"), rows)
     click.echo(f"{counted(len(trials), 'trial')}, about {duration(total_s)}")
 
 

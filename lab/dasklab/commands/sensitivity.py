@@ -1,4 +1,4 @@
-"""``dasklab sensitivity``: what the run time is sensitive to. Packages that it needs are imported on use."""
+"""``dasklab sensitivity``: the effect of each resource on the time. What it needs is imported on use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
-    """Show what the run time is sensitive to: the effect of a 1 % increase in each resource.
+    """Show what the time is sensitive to: the effect of a 1 % increase in each resource.
 
     The resources are rate, round trip, loss, the scheduler's and the workers' CPU, cores and workers. Each is
     halved and doubled in simulations with the trial's own costs. The command also prints above which rate
@@ -78,12 +78,12 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
 def _print(sensitivities: Sensitivities, directory: Path) -> None:
     from dasklab.results.statistics.interval import format_interval
 
-    click.echo(f"{directory}: a simulated run takes {format_interval(sensitivities.seconds, 's')}.\n")
+    click.echo(f"{directory}: a simulated repeat takes {format_interval(sensitivities.seconds, 's')}.\n")
     rows = [
         (effect.name, effect.now, "1 % more" if effect.relative else "the change itself", _time(effect))
         for effect in sensitivities.effects
     ]
-    print_table(("resource", "now", "change", "run time"), rows)
+    print_table(("resource", "now", "change", "time"), rows)
     click.echo(f"\n{_knee(sensitivities)}")
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dasklab.predict.prediction import RunSummary
     from dasklab.sim.scenario import Scenario
 
-HEAD = ("what", "runs", "mean", "90 % of the runs", "may be", "moved between workers")
+HEAD = ("what", "repeats", "mean", "90 % of the repeats", "may be", "moved between workers")
 
 
 @click.command()
@@ -62,9 +62,9 @@ def whatif(
     dasklab whatif TRIAL --set workers=64 --set cores_each=1 --set delay_ms=2
     dasklab whatif TRIAL --set workers=8 --set 'racks=[{workers: 4}, {workers: 4, delay_ms: 2}]'
 
-    Settings are those of an experiment (bridge, runs, links.HOST.loss_pct, nics.HOST.rate_mbit, dask.*), and
-    workers, threads, cores, cores_each, racks, rtt_ms, rtt_times, rate_times, queue_bytes, scheduler_speed,
-    worker_speed.
+    Settings are those of an experiment (bridge, repeats, links.HOST.loss_pct, nics.HOST.rate_mbit, dask.*),
+    and workers, threads, cores, cores_each, racks, rtt_ms, rtt_times, rate_times, queue_bytes,
+    scheduler_speed, worker_speed.
     """
     from dasklab.predict import prediction
     from dasklab.predict.calibrate import calibrations_of
@@ -118,7 +118,7 @@ def _print_rows(rows: list[RunSummary]) -> None:
     cells = [
         (
             row.what,
-            str(row.runs),
+            str(row.repeats),
             f"{row.mean_s:.2f} s",
             f"{row.low_s:.2f} to {row.high_s:.2f} s",
             f"{wide.low_s:.2f} to {wide.high_s:.2f} s" if row.simulated else "",

@@ -32,7 +32,7 @@ OTHER_QUEUE_BYTES = 131_072.0
 NOT_WORKING = ("idle_s", "iowait_s", "steal_s")  # fields of a kernel's CPU time
 SCARCE = 0.95  # machines that were granted less of the CPU time they counted had to wait for cores
 ROUNDS = 3  # of fitting costs to the operations that a simulation with these costs makes
-COUNTED_RUNS = 2  # timed runs in each of these simulations
+COUNTED_REPEATS = 2  # timed ones, in each of these simulations
 
 
 def calibrations_of(trials: Sequence[Trial], file: Path | None = None) -> tuple[Calibration, ...]:
@@ -72,9 +72,9 @@ def calibrate(stored: Trial) -> Calibration:
     """Derive the costs of a trial.
 
     The records say how busy event loops were; a simulation counts the operations that they were busy with.
-    The first simulation is without costs. The next ones have the costs found so far, because a run that takes
-    longer has more heartbeats, and its messages are batched differently. The time that tasks spend in these
-    simulations waiting for their event loop or a core is subtracted from the recorded handoff.
+    The first simulation is without costs. The next ones have the costs found so far, because a repeat that
+    takes longer has more heartbeats, and its messages are batched differently. The time that tasks spend in
+    these simulations waiting for their event loop or a core is subtracted from the recorded handoff.
 
     Raises:
         LabError: the trial had faults, or lacks Dask's records.
@@ -84,22 +84,22 @@ def calibrate(stored: Trial) -> Calibration:
         raise LabError(
             f"{stored.folder}: this trial had faults; costs can be taken from trials without faults only"
         )
-    runs = explain(stored).timed
-    if not runs:
-        raise LabError(f"{stored.folder}: no Dask records were found for any timed run")
+    repeats = explain(stored).timed
+    if not repeats:
+        raise LabError(f"{stored.folder}: no Dask records were found for any timed repeat")
     frames = records.load(stored.folder)
-    calibration = _without_costs(stored, runs, frames)
-    few_runs = {"runs": min(COUNTED_RUNS, trial.runs)}
+    calibration = _without_costs(stored, repeats, frames)
+    few_repeats = {"repeats": min(COUNTED_REPEATS, trial.repeats)}
     recorded_handoff_s = recorded.handoff_s(frames)
     for _ in range(ROUNDS):
-        outcome = farm.simulate(scenario(trial, calibration, few_runs, seed=0))
+        outcome = farm.simulate(scenario(trial, calibration, few_repeats, seed=0))
         ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
         for name, count in outcome.ops.items():
             role = _role(name)
-            ops[role] = ops.get(role, 0.0) + count / (few_runs["runs"] + trial.warmups)
+            ops[role] = ops.get(role, 0.0) + count / (few_repeats["repeats"] + trial.warmups)
         missing_s = max(0.0, calibration.handoff_s + recorded_handoff_s - outcome.handoff_s)
         calibration = calibration.model_copy(
-            update={"costs": recorded.costs(runs, ops), "handoff_s": missing_s}
+            update={"costs": recorded.costs(repeats, ops), "handoff_s": missing_s}
         )
     return calibration
 
@@ -108,7 +108,7 @@ def _role(name: str) -> Role:
     return "scheduler" if name == "scheduler" else "client" if name == "client" else "worker"
 
 
-def _without_costs(stored: Trial, runs: list[Repeat], frames: Frames) -> Calibration:
+def _without_costs(stored: Trial, repeats: list[Repeat], frames: Frames) -> Calibration:
     """Return everything of a calibration that needs no simulation."""
     trial, hosts = stored.requested, stored.hosts
     measured, configured = stored.measured or Measured(), stored.configured or Configured()
@@ -119,17 +119,17 @@ def _without_costs(stored: Trial, runs: list[Repeat], frames: Frames) -> Calibra
         trial=trial.trial,
         cell=trial.cell,
         machine=hosts.hypervisor.accel if hosts else "unknown",
-        cores=cores and recorded.available_cores(frames, runs, cores, granted),
+        cores=cores and recorded.available_cores(frames, repeats, cores, granted),
         versions=stored.need(Timings).versions,
         tasks=recorded.task_samples(frames, granted),
         shuffled_bytes=recorded.shuffled_bytes(frames),
-        behind=recorded.behind(frames, sorted(runs[0].threads)),
+        behind=recorded.behind(frames, sorted(repeats[0].threads)),
         starved=recorded.starved(frames, granted),
         costs={},
-        loop_cpu=recorded.loop_cpu(frames, runs, granted),
-        driver_s=recorded.driver_s(runs),
+        loop_cpu=recorded.loop_cpu(frames, repeats, granted),
+        driver_s=recorded.driver_s(repeats),
         workers=trial.workers,
-        threads=max(runs[0].threads.values()),
+        threads=max(repeats[0].threads.values()),
         rtt_ms=_rtt_ms(trial, measured),
         uncapped_mbit=_uncapped_mbit(trial, measured),
         burst_bytes=_burst_bytes(configured),

@@ -34,13 +34,14 @@ class Calibration(Document):
         tasks: by key prefix.
         shuffled_bytes: what each transfer task of a peer-to-peer shuffle gave away.
         behind: for each worker, sorted by name: the largest number of results that any worker held before the
-            runs, minus its own.
+            repeats, minus its own.
         starved: seconds that workers waited for a core, per second that they had one.
         costs: what messages cost the event loops of each role.
         loop_cpu: by role, the share of the event loops' busy time in which a core computed.
         cores: cores that all machines shared, less those that other processes used. None if unknown;
             otherwise the simulation has as many, and waiting for them is simulated.
-        driver_s: how long the client computed before the scheduler had a run's graph and after the last task.
+        driver_s: how long the client computed before the scheduler had a repeat's graph and after the last
+            task.
         handoff_s: how long a task took from the event loop to its thread and back, beyond what is simulated.
         workers: how many the trial had; 0 in calibrations that do not say.
         rtt_ms: round trip of the idle network without requested delays.

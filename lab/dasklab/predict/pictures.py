@@ -1,4 +1,4 @@
-"""The picture of sensitivities: the effect of each resource, and the run time over the rate of all links."""
+"""The picture of sensitivities: the effect of each resource, and the time over the rate of all links."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def draw(sensitivities: Sensitivities) -> Figure:
         left, right = figure.subplots(1, 2)
         _effects(left, sensitivities)
         _rates(right, sensitivities)
-        left.set_title("what the run time is sensitive to", loc="left")  # the mark is on the right
+        left.set_title("what the time of a repeat is sensitive to", loc="left")  # the mark is on the right
         right.set_title("faster links", loc="left")
         mark(figure, "simulated, unless marked otherwise" if sensitivities.measured else "simulated")
     return figure
@@ -44,7 +44,7 @@ def _effects(axes: Axes, sensitivities: Sensitivities) -> None:
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.axvline(0, color=GREY, linewidth=0.8)
-    axes.set_xlabel("% less run time for 1 % more of it")
+    axes.set_xlabel("% less time for 1 % more of it")
 
 
 def _rates(axes: Axes, sensitivities: Sensitivities) -> None:
@@ -64,7 +64,7 @@ def _rates(axes: Axes, sensitivities: Sensitivities) -> None:
             sensitivities.knee_mbit, max(sensitivities.rates), color="#e6e6e0", zorder=0, label=label
         )
     axes.set_xlabel("rate of all links, Mbit/s")
-    axes.set_ylabel("duration of a run, s")
+    axes.set_ylabel("duration of a repeat, s")
     axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 

@@ -1,4 +1,4 @@
-"""Measured and predicted durations of runs, as rows of one table."""
+"""Measured and predicted durations of repeats, as rows of one table."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.whatif import scenario
 from dasklab.results.run import Trial
 
-TAIL_PCT = 5  # of the runs lie on each side of the interval
+TAIL_PCT = 5  # of the repeats lie on each side of the interval
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Timed runs of one kind. 90 % of their durations are between ``low_s`` and ``high_s``."""
+    """Timed repeats of one kind. 90 % of their durations are between ``low_s`` and ``high_s``."""
 
     what: str
     simulated: bool
-    runs: int
+    repeats: int
     mean_s: float
     low_s: float
     high_s: float
@@ -36,7 +36,7 @@ class RunSummary:
 def summarize(
     what: str, durations_s: Sequence[float], transfer_bytes: Sequence[float], *, simulated: bool
 ) -> RunSummary:
-    """Summarize the durations and transferred bytes of timed runs."""
+    """Summarize the durations and transferred bytes of timed repeats."""
     low, high = np.percentile(durations_s, [TAIL_PCT, 100 - TAIL_PCT])
     return RunSummary(
         what,
@@ -50,10 +50,10 @@ def summarize(
 
 
 def measured(trials: Iterable[Trial]) -> RunSummary:
-    """Summarize the timed runs of equal trials."""
-    runs = [run for trial in trials for run in trial.need(Timings).timed]
-    transfer_bytes = [float(run.transfer_bytes or 0) for run in runs]
-    return summarize("measured", [run.duration_s for run in runs], transfer_bytes, simulated=False)
+    """Summarize the timed repeats of equal trials."""
+    repeats = [repeat for trial in trials for repeat in trial.need(Timings).timed]
+    transfer_bytes = [float(repeat.transfer_bytes or 0) for repeat in repeats]
+    return summarize("measured", [repeat.duration_s for repeat in repeats], transfer_bytes, simulated=False)
 
 
 def predict(
@@ -83,6 +83,8 @@ def predict(
     outcomes = farm.simulate_all(scenarios, on_outcome)
     if failure := next((outcome for outcome in outcomes if outcome.failed), None):
         raise LabError(f"{what}: seed {failure.seed}: {failure.failed}")
-    runs = [run for outcome in outcomes for run in outcome.runs if not run.warmup]
-    transfer_bytes = [float(run.transfer_bytes) for run in runs]
-    return summarize(what, [run.duration_s for run in runs], transfer_bytes, simulated=True), outcomes
+    repeats = [repeat for outcome in outcomes for repeat in outcome.repeats if not repeat.warmup]
+    transfer_bytes = [float(repeat.transfer_bytes) for repeat in repeats]
+    return summarize(
+        what, [repeat.duration_s for repeat in repeats], transfer_bytes, simulated=True
+    ), outcomes

@@ -28,7 +28,7 @@ from dasklab.sim.cluster.shuffle import BARRIER
 from dasklab.sim.costs import Costs, Role
 
 MAX_SAMPLES = 400  # per key prefix
-# Assumed duration of a task that ran before the first run: it is not recorded, and does not matter.
+# Assumed duration of a task that ran before the first repeat: it is not recorded, and does not matter.
 PREPARED_S = 0.1
 # No event loop takes longer for a byte. Without a bound the regression is wrong where few bytes are moved:
 # results of long tasks, say, are then blamed for the time that the tasks took.
@@ -39,7 +39,7 @@ SHARDS = "p2p/foreground/shards/bytes"
 def task_samples(frames: Frames, granted: float = 1.0) -> dict[str, TaskSamples]:
     """Return the tasks of the timed repeats, by key prefix.
 
-    Of results that were computed before the first run only the size is known.
+    Of results that were computed before the first repeat only the size is known.
     """
     recorded = _timed(frames, "tasks").dropna(subset=["start_s", "stop_s"])
     shares = _cpu_shares(frames)
@@ -75,7 +75,7 @@ def behind(frames: Frames, workers: Sequence[str]) -> tuple[int, ...]:
 def shuffled_bytes(frames: Frames) -> float:
     """Return the bytes that a transfer task of a peer-to-peer shuffle gives to all workers, incl. its own."""
     needs, metrics = _timed(frames, "needs"), _timed(frames, "metrics")
-    transfers = needs[needs.key.str.startswith(BARRIER)].drop_duplicates(["run", "needed"])
+    transfers = needs[needs.key.str.startswith(BARRIER)].drop_duplicates(["repeat", "needed"])
     return float(metrics[metrics.metric == SHARDS].value.sum()) / len(transfers) if len(transfers) else 0.0
 
 
@@ -180,8 +180,8 @@ def driver_s(repeats: Sequence[Repeat]) -> float:
 
 
 def _timed(frames: Frames, table: str):  # type: ignore[no-untyped-def]  # a DataFrame
-    repeats, frame = frames["runs"], frames[table]
-    return frame[frame.run.isin(repeats[~repeats.warmup.astype(bool)].run)]
+    repeats, frame = frames["repeats"], frames[table]
+    return frame[frame.repeat.isin(repeats[~repeats.warmup.astype(bool)].repeat)]
 
 
 def _prefixes(keys: Iterable[str]) -> list[str]:

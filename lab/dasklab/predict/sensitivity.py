@@ -1,4 +1,4 @@
-"""Sensitivity: how much a trial's run time changes when one resource changes and all else stays the same.
+"""Sensitivity: how much a trial's time changes when one resource changes and all else stays the same.
 
 Each resource is halved and doubled in simulations. The sensitivity is the slope of the logarithms between
 them: 0.3 for the rate means that 1 % more rate takes 0.3 % less time. Each seed's slope is a sample;
@@ -32,11 +32,11 @@ from dasklab.results.statistics.interval import Interval
 from dasklab.results.statistics.scale import level
 
 Changes = dict[str, Any]  # settings, as `dasklab whatif` has them
-TrialTime = tuple[int, float]  # a trial's block, and the median of its runs in seconds
+TrialTime = tuple[int, float]  # a trial's block, and the median of its repeats in seconds
 MeasuredTimes = dict[str, dict[float, list[TrialTime]]]  # resource -> its amount -> trials
 RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 NEGLIGIBLE = 0.05  # faster links that save less than this share of the time do not help
-MAX_RUNS = 3  # per seed: more seeds are worth more than more runs
+MAX_REPEATS = 3  # per seed: more seeds are worth more than more repeats
 LOSS_PCT = 0.1
 RATE, WORKERS = "rate of all links", "workers"  # resources of which a run may have measured several amounts
 UNITS = {RATE: " Mbit/s", WORKERS: ""}
@@ -44,7 +44,7 @@ UNITS = {RATE: " Mbit/s", WORKERS: ""}
 
 @dataclass(frozen=True)
 class VariedResource:
-    """A resource that the run time may be sensitive to.
+    """A resource that a trial's time may be sensitive to.
 
     Attributes:
         now: its amount in the trial, as text.
@@ -62,7 +62,7 @@ class VariedResource:
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of a resource: % less run time for 1 % more of it (``relative``) or for the whole change."""
+    """The effect of a resource: % less time for 1 % more of it (``relative``) or for the whole change."""
 
     name: str
     now: str
@@ -73,14 +73,14 @@ class Effect:
 
 @dataclass(frozen=True)
 class Sensitivities:
-    """What a trial's run time is sensitive to.
+    """What a trial's time is sensitive to.
 
     Attributes:
-        seconds: simulated duration of a run without a change.
+        seconds: simulated duration of a repeat without a change.
         effects: one per resource, then the measured ones.
-        rates: simulated duration of a run by the rate of all links (Mbit/s).
+        rates: simulated duration of a repeat by the rate of all links (Mbit/s).
         now_mbit: the rate of all links in the trial.
-        measured: measured duration of a run by the rate of all links.
+        measured: measured duration of a repeat by the rate of all links.
     """
 
     seconds: Interval
@@ -151,9 +151,9 @@ def analyze(
         LabError: the trial cannot be simulated.
     """
     all_changes = changes(trial, calibrations)
-    few_runs = {"runs": min(trial.runs, MAX_RUNS)}
+    few_repeats = {"repeats": min(trial.repeats, MAX_REPEATS)}
     scenarios = [
-        scenario(trial, calibration, few_runs | change, seed=seed)
+        scenario(trial, calibration, few_repeats | change, seed=seed)
         for change in all_changes
         for calibration, seed in deal(calibrations, seeds)
     ]
@@ -176,7 +176,8 @@ def analyze(
         rates={now_mbit * factor: at_rate(factor) for factor in RATE_FACTORS},
         now_mbit=now_mbit,
         measured={
-            rate: student([run_s for _, run_s in trials]) for rate, trials in measured.get(RATE, {}).items()
+            rate: student([repeat_s for _, repeat_s in trials])
+            for rate, trials in measured.get(RATE, {}).items()
         },
     )
 
@@ -192,8 +193,8 @@ def student(values: Sequence[float]) -> Interval:
 
 
 def mean_run_s(outcome: Outcome) -> float:
-    """Return the mean duration of a simulation's timed runs."""
-    return fmean(run.duration_s for run in outcome.runs if not run.warmup)
+    """Return the mean duration of a simulation's timed repeats."""
+    return fmean(repeat.duration_s for repeat in outcome.repeats if not repeat.warmup)
 
 
 def measured_times(run: Run, trial: RequestedTrial) -> MeasuredTimes:

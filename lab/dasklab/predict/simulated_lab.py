@@ -138,11 +138,11 @@ class SimulatedLab:
 
     def _scenarios(self, trial: RequestedTrial, calibrations: Sequence[Calibration]) -> Iterator[Scenario]:
         dice = Random(f"{self.seed}/{trial.block}/{trial.cell}/{trial.null}")
-        # A fault in the first run affects the later ones, so each simulation has all of them
-        runs = trial.runs if trial.faults else ceil(trial.runs / self.seeds)
+        # A fault in the first repeat affects the later ones, so each simulation has all of them
+        repeats = trial.repeats if trial.faults else ceil(trial.repeats / self.seeds)
         seeds = [dice.randrange(MAX_SEED) for _ in range(self.seeds)]
         for calibration, seed in deal(calibrations, seeds):
-            yield scenario(trial, calibration, {"runs": runs}, seed=seed)
+            yield scenario(trial, calibration, {"repeats": repeats}, seed=seed)
 
 
 def setup(run: Run, experiment: Experiment, calibrations: Calibrations, seeds: int) -> Setup:
@@ -177,7 +177,7 @@ def setup(run: Run, experiment: Experiment, calibrations: Calibrations, seeds: i
 def _observed_faults(outcomes: list[Outcome]) -> dict[str, ObservedFault]:
     """Combine the faults of all seeds as if of one lab.
 
-    A fault counts as not observed if the runs of one seed were too short for it. It has ended if it ended
+    A fault counts as not observed if the repeats of one seed were too short for it. It has ended if it ended
     with any seed.
     """
     combined = dict(outcomes[0].faults)
@@ -209,18 +209,18 @@ def _timings(trial: RequestedTrial, calibration: Calibration, outcomes: list[Out
 
 
 def _samples(outcomes: list[Outcome]) -> Iterator[Sample]:
-    """Yield the runs of all seeds. Each seed's clock starts at 0."""
+    """Yield the repeats of all seeds. Each seed's clock starts at 0."""
     for outcome in outcomes:
         start = 0.0
-        for number, run in enumerate(outcome.runs):
-            stop = start + run.duration_s
+        for number, repeat in enumerate(outcome.repeats):
+            stop = start + repeat.duration_s
             yield Sample(
-                run=number,
-                warmup=run.warmup,
+                repeat=number,
+                warmup=repeat.warmup,
                 start=start,
                 stop=stop,
-                duration_s=run.duration_s,
-                transfer_bytes=run.transfer_bytes,
+                duration_s=repeat.duration_s,
+                transfer_bytes=repeat.transfer_bytes,
                 ok=True,
             )
             start = stop

@@ -83,7 +83,7 @@ class Validated(Document):
         return float(np.percentile(errors, 100 - 2 * TAIL_PCT)) if errors else 0.0
 
     def widened(self, summary: RunSummary) -> RunSummary:
-        """Return a summary of simulated runs whose interval includes the prediction error."""
+        """Return a summary of simulated repeats whose interval includes the prediction error."""
         wide = Interval(summary.mean_s, summary.low_s, summary.high_s).widened(self.prediction_error)
         return replace(summary, low_s=wide.low, high_s=wide.high)
 

@@ -24,10 +24,14 @@ from dasklab.predict.waiting import Waiting
 from dasklab.sim.scenario import Scenario, Site
 
 PAYLOAD = 1448 / 1514  # share of a rate cap, which counts whole frames
-SHORT_NAMES = {"lab_nic_rate_mbit": "nics.cluster.rate_mbit", "delay_ms": "links.cluster.delay_ms"}
+SHORT_NAMES = {
+    "lab_nic_rate_mbit": "nics.cluster.rate_mbit",
+    "delay_ms": "links.cluster.delay_ms",
+    "runs": "repeats",  # its earlier name
+}
 # Settings that the calibration holds for
-FIXED = ("workload", "guests", "capture", "captured_runs", "ttl_s", "probes", "scheduler", "worker", "layout",
-         "packages", "performance_report", "py_spy", "faults")  # fmt: skip
+FIXED = ("workload", "guests", "capture", "captured_repeats", "ttl_s", "probes", "scheduler", "worker",
+         "layout", "packages", "performance_report", "py_spy", "faults")  # fmt: skip
 
 
 class SimulationSettings(Strict):
@@ -109,7 +113,7 @@ def scenario(
         workload=trial.workload,
         workers=workers,
         threads=simulation.threads or threads(trial, calibration),
-        runs=settings.runs if "runs" in changes else trial.runs,
+        repeats=settings.repeats if "repeats" in changes else trial.repeats,
         warmups=settings.warmups if "warmups" in changes else trial.warmups,
         bridge=settings.bridge if "bridge" in changes else trial.bridge,
         rates_mbit={host: rate * simulation.rate_times for host, rate in rates.items()},

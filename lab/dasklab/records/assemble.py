@@ -28,7 +28,7 @@ STATUS = {"memory": "OK", "erred": "error", "error": "error"}
 
 
 def tables(parts: Mapping[int | None, Processes], about: Record) -> dict[str, pd.DataFrame]:
-    """Return all tables of a record: of its repeats, or of one run from start to stop.
+    """Return all tables of a record: of its repeats, or of one block from start to stop.
 
     Args:
         parts: for each repeat what each process recorded: the client, the scheduler, and each worker by its
@@ -42,7 +42,7 @@ def tables(parts: Mapping[int | None, Processes], about: Record) -> dict[str, pd
         so_far = carried_over(so_far, parts.get(repeat.number, {}))
         frames.append(_tables(so_far, about, repeat))
     return {
-        name: frames[-1][name] if "run" not in columns else _joined([frame[name] for frame in frames])
+        name: frames[-1][name] if "repeat" not in columns else _joined([frame[name] for frame in frames])
         for name, columns in TABLES.items()
     }
 
@@ -108,7 +108,7 @@ def _tables(processes: Processes, about: Record, repeat: RecordedRepeat) -> dict
     }
     joined = _Workers(workers, names)
     frames = {
-        "runs": pd.DataFrame(
+        "repeats": pd.DataFrame(
             [
                 {
                     "form": about.form,
@@ -147,9 +147,9 @@ def _tables(processes: Processes, about: Record, repeat: RecordedRepeat) -> dict
         "results": _seconds(scheduler["results"], "time"),
     }  # fmt: skip
     return {
-        name: (frames[name] if "run" not in columns else frames[name].assign(run=repeat.number)).reindex(
-            columns=list(columns)
-        )
+        name: (
+            frames[name] if "repeat" not in columns else frames[name].assign(repeat=repeat.number)
+        ).reindex(columns=list(columns))
         for name, columns in TABLES.items()
     }
 

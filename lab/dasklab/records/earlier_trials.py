@@ -1,12 +1,12 @@
 """Read the records of trials that were measured before trials held a record like any other cluster's.
 
 They are one file, ``records.json`` or ``capture-records.json``, with what a preload of scheduler and workers
-kept of each run. It kept less than today's recorder: no calls of the client, no events, waits or pauses, and
-one sum of CPU time for each process and run. This module turns them into the tables of ``schema``, so that
-their readers need not know. What follows from other rows is added:
+kept of each repeat. It kept less than today's recorder: no calls of the client, no events, waits or pauses,
+and one sum of CPU time for each process and repeat. This module turns them into the tables of ``schema``, so
+that their readers need not know. What follows from other rows is added:
 
-- ``cpu``: two samples, at the start and at the end of a run, with half of the waiting in the event loop.
-- ``calls``: one, in which the client waits: from when it sent its last graph until the end of the run.
+- ``cpu``: two samples, at the start and at the end of a repeat, with half of the waiting in the event loop.
+- ``calls``: one, in which the client waits: from when it sent its last graph until the end of the repeat.
 - ``queued_s``: from the transitions of the task.
 """
 
@@ -32,13 +32,13 @@ from dasklab.results.run import Trial
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
-RunRecords = Mapping[str, Any]  # what the processes kept of one run
+RepeatRecords = Mapping[str, Any]  # what the processes kept of one repeat
 FORM = 1  # of what the preload handed over
 TICK_S = 1e-6  # stamps are rounded to this
 
 
 def frames(trial: Path, captured: bool = False) -> dict[str, pd.DataFrame]:
-    """Return the tables of an earlier trial's timed runs, or of its captured ones.
+    """Return the tables of an earlier trial's timed repeats, or of its captured ones.
 
     Raises:
         LabError: its records are damaged, or were kept by another version of the preload.
@@ -61,29 +61,29 @@ def frames(trial: Path, captured: bool = False) -> dict[str, pd.DataFrame]:
     return {name: pd.DataFrame(rows, columns=list(TABLES[name])) for name, rows in rows_of.items()}
 
 
-def tables(runs: Sequence[RunRecords | None], samples: Sequence[Sample]) -> Tables:
-    """Return all tables of a trial's runs; a run without records is left out."""
+def tables(repeats: Sequence[RepeatRecords | None], samples: Sequence[Sample]) -> Tables:
+    """Return all tables of a trial's repeats; a repeat without records is left out."""
     result: Tables = {name: [] for name in TABLES}
-    recorded = [(sample, records) for sample, records in zip(samples, runs, strict=False) if records]
+    recorded = [(sample, records) for sample, records in zip(samples, repeats, strict=False) if records]
     for sample, records in recorded:
-        for name, rows in _run(records, sample):
-            result[name] += [{"run": sample.run} | row for row in rows]
+        for name, rows in _repeat(records, sample):
+            result[name] += [{"repeat": sample.repeat} | row for row in rows]
     if recorded:
         result["config"] = list(_config(recorded[0][1]))
     return result
 
 
-def other_form(runs: Sequence[RunRecords | None]) -> bool:
+def other_form(repeats: Sequence[RepeatRecords | None]) -> bool:
     """Whether it was recorded by another version of the preload."""
-    return any(records["scheduler"].get("form") != FORM for records in runs if records)
+    return any(records["scheduler"].get("form") != FORM for records in repeats if records)
 
 
-def _run(records: RunRecords, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
+def _repeat(records: RepeatRecords, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
     scheduler, workers = records["scheduler"], records["workers"]
     names = {address: name for address, name, _ in scheduler["workers"]}
     nodes = {"scheduler": scheduler} | {names.get(a, a): records for a, records in workers.items()}
     yield (
-        "runs",
+        "repeats",
         [
             {
                 "form": FORM,
@@ -127,7 +127,7 @@ def _run(records: RunRecords, sample: Sample) -> Iterator[tuple[str, Iterable[Ro
 
 
 def _cpu(node: str, sample: Sample, cpu_s: float, waiting_s: float) -> list[Row]:
-    """Return samples at the ends of a run. The sum of the waits is divided between event loop and threads."""
+    """Return samples at the ends of a repeat. The sum of the waits is divided in two: loop and threads."""
     ends = ((sample.start, 0.0), (sample.stop, 1.0))
     return [
         {"node": node, "time_s": time_s, "cpu_s": share * cpu_s}
@@ -159,7 +159,7 @@ def _named(rows: Iterable[Row], names: Mapping[str, str], *columns: str) -> list
     return [row | {column: names.get(row[column], row[column]) for column in columns} for row in rows]
 
 
-def _config(records: RunRecords) -> Iterator[Row]:
+def _config(records: RepeatRecords) -> Iterator[Row]:
     names = {address: name for address, name, _ in records["scheduler"]["workers"]}
     nodes = {"scheduler": records["scheduler"]} | {names.get(a, a): w for a, w in records["workers"].items()}
     for node, records in nodes.items():
@@ -189,7 +189,7 @@ class _Stamps:
 class _Scheduler:
     """What the scheduler stamped of each task."""
 
-    def __init__(self, records: RunRecords) -> None:
+    def __init__(self, records: RepeatRecords) -> None:
         log = records["transitions"]
         self.waiting = _Stamps((key, when) for key, _, finish, _, when in log if finish == "waiting")
         self.queued = _Stamps((key, when) for key, _, finish, _, when in log if finish == "queued")
@@ -223,7 +223,7 @@ class _Scheduler:
 class _Worker:
     """What a worker stamped of each task."""
 
-    def __init__(self, records: RunRecords) -> None:
+    def __init__(self, records: RepeatRecords) -> None:
         self.arrived = _Stamps((key, when) for key, when, _ in records["arrived"])
         self.ready = _Stamps((key, when) for key, state, when in records["states"] if state == "ready")
         self.executing = _Stamps(
@@ -253,7 +253,7 @@ class _Worker:
 
 
 def _tasks(
-    scheduler: RunRecords, workers: Mapping[str, RunRecords], names: Mapping[str, str]
+    scheduler: RepeatRecords, workers: Mapping[str, RepeatRecords], names: Mapping[str, str]
 ) -> Iterator[Row]:
     by_scheduler = _Scheduler(scheduler)
     by_worker = {address: _Worker(records) for address, records in workers.items()}
@@ -267,7 +267,7 @@ def _tasks(
         yield {"key": key, "worker": worker, "thread": thread} | by_scheduler.stages(key) | stages | about
 
 
-def _needs(workers: Mapping[str, RunRecords], names: Mapping[str, str]) -> Iterator[Row]:
+def _needs(workers: Mapping[str, RepeatRecords], names: Mapping[str, str]) -> Iterator[Row]:
     for address, records in workers.items():
         for key, _, needs in records["arrived"]:
             for needed, nbytes, holders in needs:
@@ -280,7 +280,7 @@ def _needs(workers: Mapping[str, RunRecords], names: Mapping[str, str]) -> Itera
                 }
 
 
-def _fetches(workers: Mapping[str, RunRecords], names: Mapping[str, str]) -> Iterator[Row]:
+def _fetches(workers: Mapping[str, RepeatRecords], names: Mapping[str, str]) -> Iterator[Row]:
     """Join each fetch with how its peer served it: of the same keys, in order."""
     served: defaultdict[tuple[str, str, tuple[str, ...]], list[Any]] = defaultdict(list)
     for address, records in workers.items():

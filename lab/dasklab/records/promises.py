@@ -28,7 +28,7 @@ SIGNED = {"delays": ("delay_s",)}
 """Differences of clocks, which may be negative."""
 
 AMOUNTS = {
-    "runs": ("form", "lost"),
+    "repeats": ("form", "lost"),
     "workers": ("threads",),
     "tasks": ("nbytes",),
     "graphs": ("nbytes", "tasks"),
@@ -41,15 +41,15 @@ AMOUNTS = {
     "interfaces": ("mbit",),
 }
 UNIQUE = {
-    "runs": ("run",),
-    "workers": ("run", "address"),
-    "graphs": ("run", "graph"),
-    "introduced": ("run", "key"),
+    "repeats": ("repeat",),
+    "workers": ("repeat", "address"),
+    "graphs": ("repeat", "graph"),
+    "introduced": ("repeat", "key"),
 }
 """Columns that no two rows have in common. A worker that a nanny started again has another address."""
 
 SORTED = {"clock": "asked_s", "graphs": "received_s", "load": "time_s", "events": "time_s"}
-"""Tables whose rows of a run are in the order of a column."""
+"""Tables whose rows of a repeat are in the order of a column."""
 
 BEFORE_RECORDS_S = 1e9
 """No record was made before 2001: a smaller time is in other units, or stands for a missing one."""
@@ -84,7 +84,7 @@ def validate(frames: Mapping[str, pd.DataFrame]) -> None:
         if table in SORTED:
             is_sorted = all(
                 bool((np.diff(own.astype(float)) >= 0).all())
-                for _, own in rows[SORTED[table]].groupby(rows.run)
+                for _, own in rows[SORTED[table]].groupby(rows.repeat)
             )
             _require(table, f"it is sorted by {SORTED[table]}", is_sorted)
 

@@ -27,9 +27,9 @@ NOT_AS_EXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError, Valu
 
 
 def load(trial: str | Path, captured: bool = False) -> Frames:
-    """What Dask recorded of a trial's runs: a frame for each of ``dasklab.records.schema.TABLES``.
+    """What Dask recorded of a trial's repeats: a frame for each of ``dasklab.records.schema.TABLES``.
 
-    ``captured``: of the runs that were captured instead of those that were timed.
+    ``captured``: of the repeats that were captured instead of those that were timed.
 
     Raises:
         LabError: nothing was recorded there.

@@ -6,9 +6,9 @@ stamps of messages show how far apart clocks are. What was not recorded is null.
 
 from __future__ import annotations
 
-RUN = {"run": "number of the run, as in timings.json; 0 in the record of a cluster"}
+REPEAT = {"repeat": "number of the repeat, as in timings.json; 0 in the record of a cluster"}
 TABLES: dict[str, dict[str, str]] = {
-    "runs": RUN
+    "repeats": REPEAT
     | {
         "form": "format of the record that holds it; what its format lacks is unknown, not absent",
         "warmup": "whether it is a warm-up",
@@ -16,13 +16,13 @@ TABLES: dict[str, dict[str, str]] = {
         "stop_s": "when it ended, client's clock",
         "lost": "processes whose memory for records was full: the oldest records are missing",
     },
-    "clock": RUN
+    "clock": REPEAT
     | {
         "asked_s": "when the client asked the scheduler for its records, client's clock",
         "now_s": "when the scheduler answered, scheduler's clock",
         "answered_s": "when the answer had arrived, client's clock",
     },
-    "workers": RUN
+    "workers": REPEAT
     | {
         "worker": "its name",
         "address": "where it listens",
@@ -31,7 +31,7 @@ TABLES: dict[str, dict[str, str]] = {
         "joined_s": "when it joined, scheduler's clock; null if it was there before",
         "left_s": "when it left, scheduler's clock; null if it stayed",
     },
-    "tasks": RUN
+    "tasks": REPEAT
     | {
         "key": "task key",
         "worker": "the worker that computed it",
@@ -58,7 +58,7 @@ TABLES: dict[str, dict[str, str]] = {
         "type": "type of its result",
         "status": "OK, error, or the state in which it was left",
     },
-    "errors": RUN
+    "errors": REPEAT
     | {
         "key": "a task of which an attempt failed",
         "worker": "where",
@@ -66,7 +66,7 @@ TABLES: dict[str, dict[str, str]] = {
         "type": "type of the error; empty if its text does not begin with one",
         "text": "the error as text, at most 200 characters; empty with code=False",
     },
-    "graphs": RUN
+    "graphs": REPEAT
     | {
         "graph": "its number",
         "client": "id of the client that sent it",
@@ -82,13 +82,13 @@ TABLES: dict[str, dict[str, str]] = {
         "line": "number of that line; with code=False any number that is the same for the same line",
         "code": "text of that line",
     },
-    "introduced": RUN
+    "introduced": REPEAT
     | {
         "graph": "number of a graph",
         "key": "key of one of its tasks",
         "span": "name of the task's span, the outermost first, separated by /",
     },
-    "calls": RUN
+    "calls": REPEAT
     | {
         "kind": "sync (the user's code waits), wait, gather (results move), scatter (data moves)",
         "start_s": "when the client's call began, client's clock",
@@ -99,7 +99,7 @@ TABLES: dict[str, dict[str, str]] = {
         "line": "number of that line",
         "code": "text of that line",
     },
-    "lines": RUN
+    "lines": REPEAT
     | {
         "start_s": "since when the user's program ran a line, client's clock; looked at 20 times a second",
         "stop_s": "until when",
@@ -108,7 +108,7 @@ TABLES: dict[str, dict[str, str]] = {
         "line": "number of the line; with code=False any number that is the same for the same line",
         "code": "text of the line",
     },
-    "needs": RUN
+    "needs": REPEAT
     | {
         "key": "a task that needs another task's result",
         "worker": "the worker that was to compute it",
@@ -116,7 +116,7 @@ TABLES: dict[str, dict[str, str]] = {
         "nbytes": "size in bytes, as Dask estimates it",
         "holders": "workers that had it when the task arrived, separated by the character U+001F",
     },
-    "fetches": RUN
+    "fetches": REPEAT
     | {
         "receiver": "the worker that requested data",
         "sender": "the worker that has the data",
@@ -129,14 +129,14 @@ TABLES: dict[str, dict[str, str]] = {
         "keys": "keys that were requested, separated by the character U+001F",
         "status": "OK, or busy: to be requested again",
     },
-    "busy": RUN
+    "busy": REPEAT
     | {
         "node": "client, scheduler or worker",
         "start_s": "when its event loop became busy (or was kept from running), its own clock",
         "stop_s": "when it waited again",
         "late_s": "seconds at the beginning for which it was kept from running",
     },
-    "cpu": RUN
+    "cpu": REPEAT
     | {
         "node": "client, scheduler or worker",
         "time_s": "when it was sampled, its own clock",
@@ -145,13 +145,13 @@ TABLES: dict[str, dict[str, str]] = {
         "loop_waiting_s": "seconds for which the thread of its event loop has waited for a CPU",
         "memory_bytes": "resident memory",
     },
-    "pauses": RUN
+    "pauses": REPEAT
     | {
         "node": "scheduler or worker",
         "start_s": "when a garbage collection of more than 1 ms began, its own clock",
         "stop_s": "when it ended",
     },
-    "waits": RUN
+    "waits": REPEAT
     | {
         "worker": "where a task waited while it kept its thread",
         "start_s": "since when, worker's clock",
@@ -160,7 +160,7 @@ TABLES: dict[str, dict[str, str]] = {
         "kind": "Lock, Event, Queue, ...; Client (results of its own tasks); held (it held a lock)",
         "name": "name of the primitive",
     },
-    "actor_calls": RUN
+    "actor_calls": REPEAT
     | {
         "worker": "where the actor lives",
         "start_s": "when a call of one of its methods began, worker's clock",
@@ -168,19 +168,19 @@ TABLES: dict[str, dict[str, str]] = {
         "actor": "key of the actor",
         "function": "name of the method",
     },
-    "events": RUN
+    "events": REPEAT
     | {
         "time_s": "when, scheduler's clock",
         "kind": "what happened: lost (a result), worker-status-change, add-worker, gather, ...",
         "subject": "task, worker or client that it happened to",
         "detail": "more, as JSON",
     },
-    "results": RUN
+    "results": REPEAT
     | {
         "time_s": "when the scheduler told the client that a result is there, scheduler's clock",
         "key": "its key",
     },
-    "load": RUN
+    "load": REPEAT
     | {
         "time_s": "when it was sampled, scheduler's clock",
         "worker": "the worker",
@@ -188,7 +188,7 @@ TABLES: dict[str, dict[str, str]] = {
         "occupancy_s": "seconds of work that the scheduler expects of these",
         "queued": "tasks that the scheduler keeps back, for all workers",
     },
-    "steals": RUN
+    "steals": REPEAT
     | {
         "time_s": "when, scheduler's clock",
         "kind": "request, confirm, already-computing, ...",
@@ -196,31 +196,31 @@ TABLES: dict[str, dict[str, str]] = {
         "victim": "the worker that loses the task",
         "thief": "the worker that gets it",
     },
-    "metrics": RUN
+    "metrics": REPEAT
     | {
         "node": "scheduler (sums of all workers as of their last heartbeat) or worker",
         "metric": "Dask's fine metric (context/span/prefix/activity/unit), or the kernel's of the process",
-        "value": "by how much it rose in the run",
+        "value": "by how much it rose in the repeat",
     },
-    "profiles": RUN
+    "profiles": REPEAT
     | {
         "worker": "whose threads; only if Dask's profile is on (distributed.worker.profile.enabled)",
         "stack": "what they were doing, outermost frame first: name (file:line)",
         "seconds": "number of samples times their interval",
     },
-    "bandwidths": RUN
+    "bandwidths": REPEAT
     | {
         "receiver": "receiving worker; empty for all workers",
         "sender": "sending worker; empty for all workers",
-        "bytes_per_s": "Dask's estimate of the bandwidth after the run",
+        "bytes_per_s": "Dask's estimate of the bandwidth after the repeat",
     },
-    "delays": RUN
+    "delays": REPEAT
     | {
         "node": "worker",
         "time_s": "when, its own clock",
         "delay_s": "Dask's estimate of the scheduler's clock minus this one",
     },
-    "interfaces": RUN
+    "interfaces": REPEAT
     | {
         "node": "client, scheduler or worker",
         "name": "name of a network interface of its host that is up (hardware only)",
@@ -230,6 +230,6 @@ TABLES: dict[str, dict[str, str]] = {
     "config": {
         "node": "scheduler or worker",
         "setting": "name of a setting below distributed",
-        "value": "in force in the first run, as JSON",
+        "value": "in force in the first repeat, as JSON",
     },
 }

@@ -1,4 +1,4 @@
-"""Dask's worker profile as a file that speedscope.app opens: a profile a worker, of several runs. Pure."""
+"""Dask's worker profile as a file that speedscope.app opens: a profile a worker, of several repeats. Pure."""
 
 from __future__ import annotations
 

@@ -40,19 +40,19 @@ def downloads(row: TrialRow, explained: Explained | None, folder: Path, page_fol
 
 
 def _trace(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Download]:
-    if sum(len(run.tasks) for run in explained.timed) > MOST_TRACED:
+    if sum(len(repeat.tasks) for repeat in explained.timed) > MOST_TRACED:
         command = shlex.join(["dasklab", "explain", str(row.trial.folder), "--trace", f"{row.name}{SUFFIX}"])
         yield Download("", "A trace of so many tasks takes long to write. To write it:", command)
         return
     file = folder / f"{row.anchor}{SUFFIX}"
     write(explained, file)
-    note = "all timed runs, with arrows from task to transfer to task; open it at ui.perfetto.dev"
+    note = "all timed repeats, with arrows from task to transfer to task; open it at ui.perfetto.dev"
     yield Download(quote(file.name), f"Trace for Perfetto ({_size(file)})", note)
 
 
 def _profile(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Download]:
     stacks = records.load(row.trial.folder, explained.captured)["profiles"]
-    timed = stacks[stacks.run.isin([run.number for run in explained.timed])]
+    timed = stacks[stacks.repeat.isin([repeat.number for repeat in explained.timed])]
     if timed.empty:
         return
     file = folder / f"{row.anchor}.speedscope.json"

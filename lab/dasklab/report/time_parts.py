@@ -30,7 +30,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class TimeRow:
-    """One cell: its bar, and the sum, which is the run time."""
+    """One cell: its bar, and the sum, which is the time that a repeat took."""
 
     cell: str
     makespan_s: float

@@ -1,4 +1,4 @@
-"""A page for each trial: its settings, its runs, where its time went, an interactive timeline, downloads."""
+"""A page for each trial: settings, repeats, time breakdown, an interactive timeline, downloads."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class TrialContext:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The timeline of one run: a document for BokehJS, and what a reader must know about it."""
+    """The timeline of one repeat: a document for BokehJS, and what a reader must know about it."""
 
     document: str
-    run: str
+    repeat: str
     notes: Sequence[str]
 
 
@@ -80,7 +80,7 @@ def write_trial_pages(
 
 
 def _captured(trial: Trial) -> Explained | None:
-    """Return the time breakdown of the captured runs of a trial that has no timed ones."""
+    """Return the time breakdown of the captured repeats of a trial that has no timed ones."""
     if records.recorded(trial.folder) or not records.recorded(trial.folder, captured=True):
         return None
     try:
@@ -103,12 +103,12 @@ def _breakdown(explained: Explained | None) -> dict[str, Any]:
 
 
 def _timeline(explained: Explained) -> Timeline | None:
-    """Return the timeline of the run of middle length."""
+    """Return the timeline of the repeat of middle length."""
     if not explained.timed:
         return None
-    run = explained.median_repeat
+    repeat = explained.median_repeat
     capture = explained.trial.capture if explained.captured else None
-    drawn = drawing.reduced(panels(run, capture), run.makespan)
+    drawn = drawing.reduced(panels(repeat, capture), repeat.makespan)
     if not drawn:
         return None
     notes = [
@@ -117,7 +117,7 @@ def _timeline(explained: Explained) -> Timeline | None:
         for panel in drawn
         if panel.merged_s
     ]
-    kind = "captured run" if explained.captured else "run"
+    kind = "captured repeat" if explained.captured else "repeat"
     number = len(explained.timed)
-    which = f"{kind} {run.number}" + (f", the middle one of {number} by length" if number > 1 else "")
-    return Timeline(drawing.document(drawn, run.makespan), which, notes)
+    which = f"{kind} {repeat.number}" + (f", the middle one of {number} by length" if number > 1 else "")
+    return Timeline(drawing.document(drawn, repeat.makespan), which, notes)

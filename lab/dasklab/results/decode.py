@@ -45,7 +45,7 @@ class Packets(Strict):
 
 
 class Traffic(Strict):
-    """IP bytes from one node to another during the runs."""
+    """IP bytes from one node to another during the repeats."""
 
     source: str
     destination: str
@@ -69,8 +69,8 @@ class CaptureSummary(Document):
         messages: the number of Dask's messages.
         completeness: shares and counts of ``daskwire.completeness``.
         counted: packets by op, as captured and as if offload had been off or on.
-        heartbeat: a typical heartbeat during the runs.
-        traffic: who sent how much to whom during the runs.
+        heartbeat: a typical heartbeat during the repeats.
+        traffic: who sent how much to whom during the repeats.
     """
 
     FILE: ClassVar[str] = f"{FOLDER}/summary.json"
@@ -149,11 +149,13 @@ def _first_line(error: Exception) -> str:
 
 
 def window_ns(report: CaptureReport, first_ns: int, last_ns: int) -> Window:
-    """Return the time from the start of the first run to the end of the last; without runs, all of it."""
-    runs = report.timings.samples
-    if not runs:
+    """Return the time from the start of the first repeat to the end of the last; without any, all of it."""
+    repeats = report.timings.samples
+    if not repeats:
         return first_ns, last_ns + 1
-    return int(1e9 * min(run.start for run in runs)), int(1e9 * max(run.stop for run in runs))
+    return int(1e9 * min(repeat.start for repeat in repeats)), int(
+        1e9 * max(repeat.stop for repeat in repeats)
+    )
 
 
 def _decode(directory: Path, report: CaptureReport) -> CaptureSummary:

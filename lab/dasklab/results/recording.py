@@ -1,4 +1,4 @@
-"""A trial's capture as its readers use it: tables, a summary, and when the runs were."""
+"""A trial's capture as its readers use it: tables, a summary, and when the repeats were."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Recording:
-    """A decoded capture. ``report`` has the counters of tcpdump and the kernel, and the captured runs."""
+    """A decoded capture. ``report`` has the counters of tcpdump and the kernel, and the captured repeats."""
 
     directory: Path
     report: CaptureReport
@@ -25,7 +25,7 @@ class Recording:
 
     @cached_property
     def window_ns(self) -> decode.Window:
-        """From the start of the first run to the end of the last; without runs the whole capture."""
+        """From the start of the first repeat to the end of the last; without repeats the whole capture."""
         return decode.window_ns(self.report, self.summary.first_ns, self.summary.last_ns)
 
     @property
@@ -34,9 +34,9 @@ class Recording:
         return (self.window_ns[1] - self.window_ns[0]) / 1e9
 
     @property
-    def runs(self) -> list[tuple[float, float]]:
-        """Start and end of each run, in seconds of the capturing host's clock."""
-        return [(run.start, run.stop) for run in self.report.timings.samples]
+    def repeats(self) -> list[tuple[float, float]]:
+        """Start and end of each repeat, in seconds of the capturing host's clock."""
+        return [(repeat.start, repeat.stop) for repeat in self.report.timings.samples]
 
     @property
     def idle(self) -> bool:

@@ -25,18 +25,18 @@ def samples(trial: Trial) -> Iterator[Row]:
 
 
 def _timings(timings: Timings | None) -> Iterator[Row]:
-    for index, run in enumerate(timings.samples if timings else ()):
-        common: Row = {"sample": index, "warmup": run.warmup, "start": run.start}
-        yield common | {"metric": "compute_s", "value": run.duration_s}
-        if run.warmup and index == 0:
-            yield common | {"metric": "cold_s", "value": run.duration_s, "warmup": False}
+    for index, repeat in enumerate(timings.samples if timings else ()):
+        common: Row = {"sample": index, "warmup": repeat.warmup, "start": repeat.start}
+        yield common | {"metric": "compute_s", "value": repeat.duration_s}
+        if repeat.warmup and index == 0:
+            yield common | {"metric": "cold_s", "value": repeat.duration_s, "warmup": False}
         if timings and timings.tasks:
-            yield common | {"metric": "us_per_task", "value": 1e6 * run.duration_s / timings.tasks}
-        if timings and timings.tasks and run.scheduler_cpu_s is not None:
-            value = 1e6 * run.scheduler_cpu_s / timings.tasks
+            yield common | {"metric": "us_per_task", "value": 1e6 * repeat.duration_s / timings.tasks}
+        if timings and timings.tasks and repeat.scheduler_cpu_s is not None:
+            value = 1e6 * repeat.scheduler_cpu_s / timings.tasks
             yield common | {"metric": "scheduler_us_per_task", "value": value}
-        if run.transfer_bytes is not None:
-            yield common | {"metric": "transfer_mb", "value": run.transfer_bytes / 1e6}
+        if repeat.transfer_bytes is not None:
+            yield common | {"metric": "transfer_mb", "value": repeat.transfer_bytes / 1e6}
 
 
 def _probes(measured: Measured) -> Iterator[Row]:

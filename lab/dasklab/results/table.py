@@ -14,7 +14,7 @@ from dasklab.errors import LabError
 from dasklab.model.experiments import cells
 from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.files import Configured
-from dasklab.model.forms import previous_format
+from dasklab.model.forms import earlier_formats
 from dasklab.model.forms.columns import COLUMNS
 from dasklab.notices import warn
 from dasklab.results.run import Run, Trial, find_runs, for_each_run
@@ -79,10 +79,10 @@ def read_table(path: Path) -> pd.DataFrame:
         raise LabError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:  # pandas' and pyarrow's own errors are ValueErrors
         raise LabError(f"{path}: it cannot be read as a table: {str(error).splitlines()[0]}") from error
-    frame = frame.rename(columns=previous_format.COLUMNS)
+    frame = frame.rename(columns=earlier_formats.COLUMNS)
     if missing := [name for name in COLUMNS if name not in frame]:
         raise LabError(f"{path}: this is not a table of samples, it has no column {missing[0]}")
-    return frame.assign(metric=frame.metric.replace(previous_format.METRICS))
+    return frame.assign(metric=frame.metric.replace(earlier_formats.METRICS))
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:

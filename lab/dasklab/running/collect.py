@@ -155,7 +155,7 @@ def _link(answers: Answers, guest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _descriptions(answers: Answers) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a host said of itself before and after the runs."""
+    """Return what a host said of itself before and after the repeats."""
     return answers["inspect-before"]["host.describe"], answers["stop"]["host.counters"]
 
 
@@ -174,7 +174,7 @@ def measured(answers: Mapping[str, Answers]) -> Measured:
 
 
 def hosts(answers: Mapping[str, Answers], guests: Guests, looks: Sequence[Look], node_name: str) -> Hosts:
-    """Return what guests and hypervisor are, and what their kernels counted during the runs."""
+    """Return what guests and hypervisor are, and what their kernels counted during the repeats."""
     virtualization = _descriptions(next(iter(answers.values())))[0]["virtualization"]
     hypervisor: dict[str, Any] = {
         "name": node_name or None,
@@ -263,7 +263,7 @@ def faults(answers: Mapping[str, Answers]) -> list[ObservedFaults]:
 
 
 def capture(client: Answers, document: dict[str, Any] | None) -> list[Document]:
-    """Return the report of the capture with its runs, if there was a capture."""
+    """Return the report of the capture with its repeats, if there was a capture."""
     if document is None:
         return []
     report = {**client["capture-stop"]["capture.stop"], "timings": document}

@@ -78,7 +78,7 @@ class ActiveRun:
         if durations_s:
             return float(len(pending) * median(durations_s))
         simulated = self.setup.simulated is not None
-        return sum(estimate_s(trial, self.experiment.run_s, simulated) for trial in pending)
+        return sum(estimate_s(trial, self.experiment.repeat_s, simulated) for trial in pending)
 
 
 def start(

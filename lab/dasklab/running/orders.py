@@ -13,7 +13,7 @@ start                      the node's counters are read; a fresh cluster starts,
 run                        the client runs the workload
 stop                       the node's counters are read again; the cluster stops, hosts report what may have
                            changed: counters and settings
-probe-…-after              as before the runs
+probe-…-after              as before the repeats
 report-…                   optional: the workload runs again on a fresh cluster, for Dask's performance report
 profile-…                  optional: it runs again on a fresh cluster, and py-spy samples the processes
 capture-…                  optional: it runs again on a fresh cluster, while the bridge floods. The capture
@@ -130,7 +130,7 @@ def step(do: str, **arguments: Any) -> GuestStep:
     return GuestStep(do=do, arguments=arguments)
 
 
-# --- the timed runs -----------------------------------------------------------------------------------------
+# --- the timed repeats -------------------------------------------------------------------------------------
 
 
 def timed_phases(lab: TrialLab) -> Iterator[Phase]:
@@ -147,7 +147,7 @@ def timed_phases(lab: TrialLab) -> Iterator[Phase]:
             step("fault.arm", service=f"{lab.service(host)}.service", ttl_s=trial.ttl_s, **request)
         )
     yield phase("start", starts, look=True)
-    run = recorded_step(lab, trial.runs, trial.warmups, RECORD_FOLDER, signal_faults=bool(trial.faults))
+    run = recorded_step(lab, trial.repeats, trial.warmups, RECORD_FOLDER, signal_faults=bool(trial.faults))
     yield phase("run", {lab.client: [run]})
     ends = stop_steps(lab)
     for host in faults:
@@ -164,7 +164,7 @@ def impair(lab: TrialLab, host: str) -> GuestStep:
 
 
 def probe_phases(lab: TrialLab, when: str) -> Iterator[Phase]:
-    """Yield the phases of the probes, ``before`` or ``after`` the runs."""
+    """Yield the phases of the probes, ``before`` or ``after`` the repeats."""
     probes, targets = lab.trial.probes, probe_targets(lab)
     rtt: Steps = {
         host: [step("probe.rtt", to=targets[host], pings=probes.pings, interval_s=probes.interval_s)]
@@ -265,7 +265,7 @@ def scheduler_url(lab: TrialLab) -> str:
 
 def workload_step(
     lab: TrialLab,
-    runs: int,
+    repeats: int,
     warmups: int,
     action: str = "run",
     signal_faults: bool = False,
@@ -275,7 +275,7 @@ def workload_step(
     trial = lab.trial
     spark = trial.engine == "spark"
     workers = trial.workers * (1 if spark else lab.processes(lab.cluster[1]))
-    options = ["--runs", str(runs), "--warmups", str(warmups), "--workers", str(workers)]
+    options = ["--repeats", str(repeats), "--warmups", str(warmups), "--workers", str(workers)]
     settings = trial.spark if spark else dict(flatten(merge(trial.dask, trial.resolved_scheduler.settings)))
     if settings:
         options += ["--settings", ",".join(settings)]
@@ -296,7 +296,7 @@ def workload_step(
     )
 
 
-def recorded_step(lab: TrialLab, runs: int, warmups: int, record: str, **arguments: Any) -> GuestStep:
+def recorded_step(lab: TrialLab, repeats: int, warmups: int, record: str, **arguments: Any) -> GuestStep:
     """Return the step that runs the workload and records the cluster, where inventory and engine allow it.
 
     Args:
@@ -304,10 +304,10 @@ def recorded_step(lab: TrialLab, runs: int, warmups: int, record: str, **argumen
     """
     if lab.hosts[lab.client].records and lab.trial.engine == "dask":
         arguments["record"] = record
-    return workload_step(lab, runs, warmups, **arguments)
+    return workload_step(lab, repeats, warmups, **arguments)
 
 
-# --- runs of their own --------------------------------------------------------------------------------------
+# --- clusters of their own ---------------------------------------------------------------------------------
 
 
 def report_phases(lab: TrialLab) -> list[Phase]:
@@ -351,8 +351,8 @@ def capture_phases(lab: TrialLab) -> list[Phase]:
     one.
     """
     client, ttl_s = lab.client, lab.trial.ttl_s
-    runs, output = lab.trial.captured_runs, "capture-timings.json"
-    run = recorded_step(lab, runs, 0, CAPTURE_RECORD_FOLDER, output=output)
+    repeats, output = lab.trial.captured_repeats, "capture-timings.json"
+    run = recorded_step(lab, repeats, 0, CAPTURE_RECORD_FOLDER, output=output)
     return [
         phase("capture-start", {client: [step("capture.start", ttl_s=ttl_s)]}, bridge="flooding"),
         phase("capture-cluster", start_steps(lab)),

@@ -1,7 +1,7 @@
 """Notice that this process was stopped: by SIGSTOP, by Ctrl-Z, or because its control group was frozen.
 
-Who stops a whole lab stops its driver, too, so this shows stops outside of the timed runs. During the runs
-the workload watches its own processes (workloads/_pulse.py).
+Who stops a whole lab stops its driver, too, so this shows stops outside of the timed repeats. During the
+repeats the workload watches its own processes (workloads/_pulse.py).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dasklab.model.settings.hosts import host_names
 from dasklab.model.settings.nic import GuestKind
 from dasklab.model.settings.trial_settings import Settings, SharedSettings
 
-# Set-up and tear-down of a trial with its fresh cluster, and what the separate captured run adds (another
+# Set-up and tear-down of a trial with its fresh cluster, and what the separate capture adds (another
 # cluster and its files). Values for virtual machines were measured under emulation.
 OVERHEAD_S: Mapping[GuestKind, float] = {"vm": 55.0, "container": 13.0}
 CAPTURE_S: Mapping[GuestKind, float] = {"vm": 55.0, "container": 9.0}
@@ -98,7 +98,7 @@ def resolve(
         resolved_scheduler=settings.scheduler.resolve(),
         environment=packages.unpinned(settings.packages, _extra_packages(settings)),
         tested=tuple(host for host in setup.hosts if host in {**links, **settings.guests, **settings.nics}),
-        captured_runs=min(settings.runs, settings.captured_runs) if settings.capture else 0,
+        captured_repeats=min(settings.repeats, settings.captured_repeats) if settings.capture else 0,
         unsupported=tuple(setup.unsupported(settings)),
         faults=tuple(fault.at_moment(dice) for fault in settings.faults),
         **{key: getattr(settings, key) for key in SharedSettings.model_fields if key != "faults"},
@@ -117,12 +117,12 @@ def requested(name: str, experiment: Experiment, cell: Cell) -> Settings:
     return merged_settings(experiment, overrides, f"{name}: {cell_name(levels)}")
 
 
-def estimate_s(trial: RequestedTrial, run_s: float, simulated: bool = False) -> float:
+def estimate_s(trial: RequestedTrial, repeat_s: float, simulated: bool = False) -> float:
     """Estimate how long a trial will take, in seconds.
 
     Args:
         trial: the trial.
-        run_s: how long one run of its workload takes. Links are probed one after the other.
+        repeat_s: how long one repeat of its workload takes. Links are probed one after the other.
         simulated: whether it is simulated; the estimate is then a constant.
     """
     if trial.unsupported:
@@ -132,15 +132,15 @@ def estimate_s(trial: RequestedTrial, run_s: float, simulated: bool = False) -> 
     kind: GuestKind = "vm" if "vm" in trial.guests.values() else "container"
     links, probes = trial.workers + 1, trial.probes
     probing_s = probes.pings * probes.interval_s + links * probes.iperf_runs * probes.iperf_s
-    capture_s = CAPTURE_S[kind] + trial.captured_runs * run_s if trial.capture else 0
-    return OVERHEAD_S[kind] + (trial.runs + trial.warmups) * run_s + 2 * probing_s + capture_s
+    capture_s = CAPTURE_S[kind] + trial.captured_repeats * repeat_s if trial.capture else 0
+    return OVERHEAD_S[kind] + (trial.repeats + trial.warmups) * repeat_s + 2 * probing_s + capture_s
 
 
 def deadline_s(trial: RequestedTrial) -> float:
     """Return after how many seconds a trial must be hanging.
 
-    A trial starts a cluster for its runs and one more for each separate run (capture, performance report,
-    py-spy). Each cluster lives for at most ``ttl_s``.
+    A trial starts a cluster for its repeats and one more for each separate purpose (capture, performance
+    report, py-spy). Each cluster lives for at most ``ttl_s``.
     """
     clusters = 1 + sum((trial.capture, trial.performance_report, trial.py_spy))
     return PREPARATION_LIMIT_S + clusters * trial.ttl_s

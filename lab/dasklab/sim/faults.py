@@ -34,7 +34,7 @@ class FaultInjector:
         }
 
     def arm(self) -> None:
-        """Plan all faults, counted from now: the start of the first timed run."""
+        """Plan all faults, counted from now: the start of the first timed repeat."""
         kernel = self._cluster.kernel
         for fault in self._faults:
             assert not isinstance(fault.at_s, tuple), "the moment is drawn when trials are planned"

@@ -32,7 +32,7 @@ class Scenario(Strict):
     Attributes:
         workload: what the client computes.
         workers, threads: number of workers, and of threads of each.
-        runs, warmups: number of timed computations, and of those before them that are not timed.
+        repeats, warmups: number of timed computations, and of those before them that are not timed.
         bridge: ``flooding``: every frame goes to every port.
         rates_mbit: payload rate of links, in Mbit/s, by machine. A machine without one, or with 0, is not
             limited. A machine that is not simulated may have one; it has no effect.
@@ -44,7 +44,7 @@ class Scenario(Strict):
         cores: cores that all machines share. A fraction means that other processes take the rest of a core.
             None: each machine has ``cores_each`` of its own, or as many as it needs.
         costs: CPU costs by role; a role without them has none.
-        driver_s: how long the client computes before the scheduler has a run's graph.
+        driver_s: how long the client computes before the scheduler has a repeat's graph.
         handoff_s: how long a task waits for its thread.
         tasks: by key prefix, records of which each task draws one. Equal records may repeat. A task of
             another prefix draws from all records, so there is at least one.
@@ -62,7 +62,7 @@ class Scenario(Strict):
     workload: Workload
     workers: int = Field(ge=1)
     threads: int = Field(ge=1)
-    runs: int = Field(ge=1)
+    repeats: int = Field(ge=1)
     warmups: int = Field(ge=0)
     bridge: Literal["learning", "flooding"] = "learning"
     rates_mbit: dict[str, float] = {}

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dasklab.errors import LabError
-from dasklab.model.files import Outcome, SimulatedRun
+from dasklab.model.files import Outcome, SimulatedRepeat
 from dasklab.model.settings.packages import version_key
 from dasklab.model.settings.trial_settings import Workload
 from dasklab.paths import WORKLOADS
@@ -65,23 +65,23 @@ def simulate(scenario: Scenario) -> Outcome:
             job = _prepare(scenario, cluster)
             computed, busy_s = cluster.computed, cluster.loops["scheduler"].busy_s
             handoff_total_s = cluster.handoff_total_s
-            runs: list[SimulatedRun] = []
-            failure, hung = _try_runs(scenario, cluster, job, faults, runs)
+            repeats: list[SimulatedRepeat] = []
+            failure, hung = _try_repeats(scenario, cluster, job, faults, repeats)
             workers = len(cluster.scheduler.workers)
             # A fault breaks connections: that is what was requested
             if errors := cluster.errors(expected=(OSError,) if scenario.faults else ()):
                 raise LabError(f"the simulated cluster failed: {errors[0]}")
-    computed_in_runs = cluster.computed - computed
+    computed_in_repeats = cluster.computed - computed
     return Outcome(
         seed=scenario.seed,
-        runs=tuple(runs),
+        repeats=tuple(repeats),
         tasks=job.tasks,
         digest=kernel.digest(),
         messages=cluster.fabric.network.messages,
         ops=cluster.fabric.ops,
         unknown=tuple(unknown),
-        computed=computed_in_runs,
-        handoff_s=(cluster.handoff_total_s - handoff_total_s) / max(1, computed_in_runs),
+        computed=computed_in_repeats,
+        handoff_s=(cluster.handoff_total_s - handoff_total_s) / max(1, computed_in_repeats),
         scheduler_busy_s=cluster.loops["scheduler"].busy_s - busy_s,
         cpu_s=time.process_time() - started,
         memory_mb=_peak_memory_mb(),
@@ -154,19 +154,19 @@ def _compute_first_partition_locally() -> None:
     dask.dataframe.from_map = locally
 
 
-def _try_runs(
-    scenario: Scenario, cluster: SimCluster, job: Any, faults: FaultInjector, runs: list[SimulatedRun]
+def _try_repeats(
+    scenario: Scenario, cluster: SimCluster, job: Any, faults: FaultInjector, repeats: list[SimulatedRepeat]
 ) -> tuple[str | None, bool]:
-    """Execute the runs. If the scenario has faults, a failed run is a result, not an error.
+    """Execute the repeats. If the scenario has faults, a failed repeat is a result, not an error.
 
     Returns:
-        Why the runs did not complete (None if they did), and whether they hung.
+        Why the repeats did not complete (None if they did), and whether they hung.
 
     Raises:
-        LabError: the runs did not complete although the scenario has no faults.
+        LabError: the repeats did not complete although the scenario has no faults.
     """
     try:
-        _execute_runs(scenario, cluster, job, faults, runs)
+        _execute_repeats(scenario, cluster, job, faults, repeats)
     except HungError:
         limit = f"{scenario.limit_s:g} s of virtual time"
         failure, hung = f"it hung, it was not done within {limit}: {_unfinished(cluster)}", True
@@ -187,20 +187,20 @@ def _unfinished(cluster: SimCluster) -> str:
     return f"{len(cluster.scheduler.workers)} workers; tasks: {tasks or 'none'}"
 
 
-def _execute_runs(
-    scenario: Scenario, cluster: SimCluster, job: Any, faults: FaultInjector, runs: list[SimulatedRun]
+def _execute_repeats(
+    scenario: Scenario, cluster: SimCluster, job: Any, faults: FaultInjector, repeats: list[SimulatedRepeat]
 ) -> None:
-    """Execute warm-ups and timed runs, and append what each took to ``runs``."""
+    """Execute warm-ups and timed repeats, and append what each took to ``repeats``."""
     cluster.fabric.ops.clear()
-    for number in range(scenario.warmups + scenario.runs):
+    for number in range(scenario.warmups + scenario.repeats):
         if number == scenario.warmups:
             faults.arm()
         start, sent_before = cluster.kernel.now, cluster.sent_bytes()
         cluster.kernel.sleep(scenario.driver_s)
         job.run(number)
         sent_after = cluster.sent_bytes()
-        runs.append(
-            SimulatedRun(
+        repeats.append(
+            SimulatedRepeat(
                 warmup=number < scenario.warmups,
                 duration_s=cluster.kernel.now - start,
                 transfer_bytes=sum(

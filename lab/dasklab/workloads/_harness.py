@@ -7,10 +7,10 @@ A workload is a file with one function. It imports nothing of the lab, so it als
         main(prepare)
 
 The keyword arguments of ``prepare`` are the workload's parameters. Their defaults give name, type, and the
-value for real hardware. ``Job.run(i)`` does the timed work of run ``i`` and returns the number to check.
+value for real hardware. ``Job.run(i)`` does the timed work of repeat ``i`` and returns the number to check.
 
     python array_study.py --scheduler tcp://10.0.0.2:8786 --params '{"size": 2000, "chunk": 500}' \\
-        --runs 5 --warmups 1 --workers 3 --output timings.json
+        --repeats 5 --warmups 1 --workers 3 --output timings.json
 
 Exit status: 0 measured (whether the answer was right is in the file), 2 wrong arguments, 3 this machine lacks
 a package that the workload needs, 4 the cluster was not ready in time, or lost a worker.
@@ -48,9 +48,9 @@ class Job:
     """The work of one trial.
 
     Attributes:
-        run: the timed work; it gets the number of the run and returns the answer.
+        run: the timed work; it gets the number of the repeat and returns the answer.
         expected: the right answer, within ``tolerance``.
-        tasks: the number of tasks in one run, for workloads that measure the time per task.
+        tasks: the number of tasks in one repeat, for workloads that measure the time per task.
     """
 
     run: Callable[[int], float]
@@ -109,9 +109,9 @@ def command_line(name: str, module: Any, defaults: dict[str, Any]) -> argparse.A
     )
     parser.add_argument("--scheduler", required=True, help="address, for example tcp://10.0.0.2:8786")
     parser.add_argument("--params", default="{}", help="JSON object of parameters")
-    parser.add_argument("--runs", type=int, default=10, help="timed runs (default %(default)s)")
+    parser.add_argument("--repeats", type=int, default=10, help="timed repeats (default %(default)s)")
     parser.add_argument(
-        "--warmups", type=int, default=1, help="runs before the timed ones (default %(default)s)"
+        "--warmups", type=int, default=1, help="repeats before the timed ones (default %(default)s)"
     )
     parser.add_argument("--workers", type=int, default=1, help="start when exactly this many are connected")
     parser.add_argument(
@@ -123,13 +123,13 @@ def command_line(name: str, module: Any, defaults: dict[str, Any]) -> argparse.A
     parser.add_argument("--settings", default="", help="Dask settings to record, separated by commas")
     parser.add_argument("--packages", default="", help="packages whose installed versions are recorded")
     parser.add_argument(
-        "--signal", help="file to create on the cluster's hosts when the first timed run begins"
+        "--signal", help="file to create on the cluster's hosts when the first timed repeat begins"
     )
     parser.add_argument(
-        "--report", type=Path, help="write Dask's performance report of the runs; needs bokeh"
+        "--report", type=Path, help="write Dask's performance report of the repeats; needs bokeh"
     )
     parser.add_argument(
-        "--record", type=Path, help="folder for a record of the runs (default: none); needs dasklab"
+        "--record", type=Path, help="folder for a record of the repeats (default: none); needs dasklab"
     )
     parser.add_argument("--output", type=Path, help="timings file (default: standard output)")
     return parser
@@ -147,7 +147,7 @@ def checked(text: str, defaults: dict[str, Any]) -> dict[str, Any]:
     return defaults | {key: type(defaults[key])(value) for key, value in values.items()}
 
 
-# --- runs --------------------------------------------------------------------------------------------------
+# --- repeats -----------------------------------------------------------------------------------------------
 
 
 def _wait(client: Client, workers: int, patience_s: float) -> None:
@@ -164,18 +164,18 @@ def _wait(client: Client, workers: int, patience_s: float) -> None:
 
 
 def _samples(client: Client, job: Job, args: argparse.Namespace) -> list[Any]:
-    """Execute all runs and return a sample of each. What Dask recorded is fetched between the timed parts."""
+    """Execute all repeats and return a sample of each. What Dask recorded is fetched in between."""
     samples = []
     with _recording(client, args.record) as collect:
-        collect(None)  # what was recorded before the first run belongs to no run
+        collect(None)  # what was recorded before the first repeat belongs to none
         _pulse.watch(client)
         names = {address: name for name, address in _addresses(workers_of(client)).items()}
-        for run in range(args.warmups + args.runs):
-            if args.signal and run == args.warmups:
+        for repeat in range(args.warmups + args.repeats):
+            if args.signal and repeat == args.warmups:
                 client.run(_touch, args.signal)
                 client.run_on_scheduler(_touch, args.signal)
             _pulse.take(client, names)
-            sample = _sample(client, job, run, run < args.warmups)
+            sample = _sample(client, job, repeat, repeat < args.warmups)
             samples.append(sample | {"pauses": _pulse.take(client, names)})
             collect(sample)
         _pulse.end(client)
@@ -184,7 +184,7 @@ def _samples(client: Client, job: Job, args: argparse.Namespace) -> list[Any]:
 
 @contextlib.contextmanager
 def _recording(client: Client, folder: Path | None) -> Iterator[Callable[[dict[str, Any] | None], None]]:
-    """Record a cluster into a folder. Yield how to fetch what was recorded in a run, or before the first one.
+    """Record a cluster into a folder. Yield how to fetch what was recorded in a repeat, or before any.
 
     A cluster that cannot be recorded, such as one with a scheduler of another make, is timed all the same.
     """
@@ -199,12 +199,14 @@ def _recording(client: Client, folder: Path | None) -> Iterator[Callable[[dict[s
         try:
             session = stack.enter_context(Session(client, folder, hold=True))
         except (LabError, OSError) as error:
-            sys.stderr.write(f"this cluster cannot be recorded ({error}); its runs are timed all the same\n")
+            sys.stderr.write(
+                f"this cluster cannot be recorded ({error}); its repeats are timed all the same\n"
+            )
             yield lambda sample: None
             return
 
         def collect(sample: dict[str, Any] | None) -> None:
-            names = ("run", "warmup", "start", "stop")
+            names = ("repeat", "warmup", "start", "stop")
             session.collect(RecordedRepeat(*(sample[name] for name in names)) if sample else None)
 
         yield collect
@@ -217,10 +219,10 @@ def _performance_report(path: Path | None) -> contextlib.AbstractContextManager[
     return performance_report(filename=str(path), mode="inline")
 
 
-def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
-    """Time one run; ``transfer_bytes`` is what workers sent on request (pushed shards are not included)."""
+def _sample(client: Client, job: Job, repeat: int, warmup: bool) -> dict[str, Any]:
+    """Time one repeat; ``transfer_bytes`` is what workers sent on request (not pushed shards)."""
     sent_before, cpu_before = _sent_bytes(client), client.run_on_scheduler(time.process_time)
-    sample = timed(job, run, warmup)
+    sample = timed(job, repeat, warmup)
     scheduler_cpu_s = client.run_on_scheduler(time.process_time) - cpu_before
     transfer_bytes = sum(
         nbytes - sent_before.get(worker, 0) for worker, nbytes in _sent_bytes(client).items()
@@ -228,13 +230,13 @@ def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
     return sample | {"transfer_bytes": transfer_bytes, "scheduler_cpu_s": scheduler_cpu_s}
 
 
-def timed(job: Job, run: int, warmup: bool) -> dict[str, Any]:
-    """Time one run, on whatever engine: when it ran, how long it took, and its answer."""
+def timed(job: Job, repeat: int, warmup: bool) -> dict[str, Any]:
+    """Time one repeat, on whatever engine: when it ran, how long it took, and its answer."""
     start, clock = time.time(), time.perf_counter()
-    answer = float(job.run(run))
+    answer = float(job.run(repeat))
     duration_s, stop = time.perf_counter() - clock, time.time()
     return {
-        "run": run,
+        "repeat": repeat,
         "warmup": warmup,
         "start": start,
         "stop": stop,

@@ -2,7 +2,7 @@
 
 Such a trial has failed, but the workload does not notice: the other workers compute what the lost one had, or
 it waits for a worker that never connects. The scheduler reports lost workers by itself, so that nothing is
-asked during the runs.
+asked during the repeats.
 """
 
 # mypy: disable-error-code="import-untyped,no-untyped-call"
@@ -28,7 +28,7 @@ def end_on_loss(client: Client) -> None:
 
 
 def _handle(event: tuple[float, Any]) -> None:
-    """Look at a report of the scheduler. The thread of the runs may be blocked; this is another one."""
+    """Look at a report of the scheduler. The thread of the repeats may be blocked; this is another one."""
     _, report = event
     if isinstance(report, dict) and report.get("action") == "remove-worker":
         sys.stderr.write(f"the worker at {report.get('worker')} was lost\n")

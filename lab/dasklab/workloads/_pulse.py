@@ -1,4 +1,4 @@
-"""Detect pauses of processes during a run: a process was stopped or frozen, or its machine was suspended.
+"""Detect pauses of processes during a repeat: a process was stopped or frozen, or its machine was suspended.
 
 In the client and in each process of the cluster a thread wakes four times a second. If it wakes late, its
 process could not run. What the process did meanwhile shows why:
@@ -9,7 +9,7 @@ process could not run. What the process did meanwhile shows why:
 - the machine was suspended: the clock that counts suspension is ahead of the one that does not.
 
 A blocked event loop does not keep this thread from waking. The thread is sent by value, so the cluster needs
-nothing installed; it ends with the runs.
+nothing installed; it ends with the repeats.
 """
 
 # mypy: disable-error-code="import-untyped,no-untyped-call"

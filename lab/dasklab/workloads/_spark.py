@@ -3,7 +3,7 @@
 The counterpart of the workload NAME.py is ``_spark_NAME.py`` with ``prepare(spark, ...) -> Job``: the same
 rows in as many partitions, kept in memory, and the same answer.
 
-    python _spark_join.py --scheduler spark://10.0.0.2:7077 --params '{"rows": 200000}' --runs 5 --workers 3
+    python _spark_join.py --scheduler spark://10.0.0.2:7077 --params '{"rows": 9000}' --repeats 5 --workers 3
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -39,7 +39,10 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     try:
         _wait_for_executors(spark, args.workers, patience_s)
         job = prepare(spark, **params)
-        samples = [_sample(spark, job, run, run < args.warmups) for run in range(args.warmups + args.runs)]
+        samples = [
+            _sample(spark, job, repeat, repeat < args.warmups)
+            for repeat in range(args.warmups + args.repeats)
+        ]
         document = _harness.document(name, params, job, samples, _cluster(list(_executors(spark))))
         document["versions"] |= {"spark": spark.version, "java": _java(spark)}
         document["config"] = _of_driver(args.settings, lambda key: spark.conf.get(key, None))
@@ -99,10 +102,10 @@ def _status(spark: Any) -> Any:
     return context.statusStore()
 
 
-def _sample(spark: Any, job: Job, run: int, warmup: bool) -> dict[str, Any]:
-    """Time one run; ``transfer_bytes`` is what shuffles read from other hosts plus what the driver got."""
+def _sample(spark: Any, job: Job, repeat: int, warmup: bool) -> dict[str, Any]:
+    """Time one repeat; ``transfer_bytes`` is what shuffles read from other hosts plus what the driver got."""
     before = _transfer_bytes(spark)
-    sample: dict[str, Any] = _harness.timed(job, run, warmup)
+    sample: dict[str, Any] = _harness.timed(job, repeat, warmup)
     return sample | {"transfer_bytes": _transfer_bytes(spark) - before}
 
 

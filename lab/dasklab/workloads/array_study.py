@@ -14,11 +14,11 @@ from distributed import Client
 
 
 def prepare(client: Client, size: int = 10_000, chunk: int = 1_000) -> Job:
-    """Build the graph once. As in the study, adding the run's number gives each run new keys."""
+    """Build the graph once. As in the study, adding the repeat's number gives each repeat new keys."""
     w, x, y, z = (da.random.random((size, size), chunks=(chunk, chunk)) for _ in range(4))
     result = ((w + w.T) * (x + x.T) * (y + y.T) * (z + z.T)).sum() / (w * x * y * z).sum()
     # Variance of a ratio of means, to first order: (2.16 + 1.71 - 3.41) / size**2 of 16**2; six deviations.
-    return Job(lambda run: float((result + run).compute()) - run, expected=16.0, tolerance=65.0 / size)
+    return Job(lambda i: float((result + i).compute()) - i, expected=16.0, tolerance=65.0 / size)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ def prepare(client: Client, size: int = 10_000, chunk: int = 1_000) -> Job:
     expected = float((a.sum(axis=0) * b.sum(axis=1)).sum().compute())
     shift = size * float(b.sum().compute())  # what adding 1 to all of A adds to the answer
     return Job(
-        lambda run: float(((a + run) @ b).sum().compute()) - run * shift,
+        lambda repeat: float(((a + repeat) @ b).sum().compute()) - repeat * shift,
         expected=expected,
         tolerance=1e-8 * expected,
     )

@@ -24,7 +24,7 @@ def increment(number: int, task_ms: float) -> int:
 
 
 def prepare(client: Client, tasks: int = 20_000, task_ms: float = 0.0, graph: str = "raw") -> Job:
-    """Each run has new keys, so that no earlier result can be reused."""
+    """Each repeat has new keys, so that no earlier result can be reused."""
 
     def by_delayed(number: int) -> float:
         leaves = [delayed(increment, pure=False)(i, task_ms) for i in range(tasks)]

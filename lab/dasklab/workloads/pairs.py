@@ -12,7 +12,7 @@ from distributed import Client
 
 
 def shifted(value: int, by: int) -> int:
-    """Return a number that differs between runs, so that no earlier result can be reused."""
+    """Return a number that differs between repeats, so that no earlier result can be reused."""
     return value + by
 
 

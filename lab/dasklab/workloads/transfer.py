@@ -12,7 +12,7 @@ from distributed import Client, wait
 def prepare(
     client: Client, source: str = "worker-1", target: str = "worker-2", mb: int = 64, blocks: int = 12
 ) -> Job:
-    """Run ``i`` moves block ``i``, because ``target`` keeps a block and would not fetch it again."""
+    """Repeat ``i`` moves block ``i``, because ``target`` keeps a block and would not fetch it again."""
     workers = workers_of(client)
     addresses = {worker["name"]: address for address, worker in workers.items()}
     for name in (source, target):

@@ -46,7 +46,7 @@ DESCRIPTION = {
     "clock_offset_s": 0.1,
 }
 SAMPLE = {
-    "run": 0,
+    "repeat": 0,
     "warmup": False,
     "start": 1,
     "stop": 2,
@@ -55,7 +55,7 @@ SAMPLE = {
     "ok": True,
 }
 TIMINGS = {
-    "schema": 3,
+    "schema": 4,
     "workload": "array_study",
     "params": {},
     "tasks": None,

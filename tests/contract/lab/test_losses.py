@@ -58,7 +58,7 @@ def workload(cluster: Cluster, output: Path, workers: int, *more: str) -> Iterat
     """Start a workload whose only run takes WORK_S on two workers."""
     params = json.dumps({"tasks": WORK_S * 2 * 10, "task_ms": 100})
     words = [sys.executable, str(WORKLOADS / "parallel_tasks.py"), "--scheduler", cluster.address]
-    words += ["--runs", "1", "--warmups", "0", "--params", params, "--workers", str(workers)]
+    words += ["--repeats", "1", "--warmups", "0", "--params", params, "--workers", str(workers)]
     words += ["--timeout-s", "600", "--output", str(output), *more]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -96,7 +96,7 @@ def test_worker_that_never_connects_is_not_waited_for_till_the_end(cluster: Clus
 def test_worker_that_a_fault_ends_is_none_of_the_losses(cluster: Cluster, tmp_path: Path) -> None:
     options = ["--signal", str(tmp_path / "signal"), "--params", '{"tasks": 60, "task_ms": 100}']
     with workload(cluster, tmp_path / "timings.json", 2, *options) as process:
-        until(lambda: process.poll() is not None or (tmp_path / "signal").exists(), "the first timed run")
+        until(lambda: process.poll() is not None or (tmp_path / "signal").exists(), "the first timed repeat")
         cluster.workers[0].kill()
         _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said

@@ -43,7 +43,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 def reasons(run_pauses: list[dict[str, Any]]) -> list[str]:
     """Return why a run with these pauses is invalid."""
     sample = {
-        "run": 1,
+        "repeat": 1,
         "warmup": False,
         "start": 0,
         "stop": 1,

@@ -54,7 +54,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     def workload(name: str, params: Any, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:
         words = ["--scheduler", "local[2]", "--params", json.dumps(params), "--workers", "0", *more]
         return subprocess.run(
-            [sys.executable, str(WORKLOADS / f"_spark_{name}.py"), "--runs", "1", *words],
+            [sys.executable, str(WORKLOADS / f"_spark_{name}.py"), "--repeats", "1", *words],
             env={**os.environ, **variables, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
             capture_output=True,
             text=True,
@@ -75,7 +75,7 @@ def test_workload_returns_the_right_answer_in_the_same_format_as_on_dask(name: s
     setting = "spark.sql.shuffle.partitions"
     process = run(name, params, "--settings", setting, "--packages", "pyspark")
     assert process.returncode == 0, process.stderr
-    timings = Timings.model_validate({"schema": 3, **json.loads(process.stdout)})
+    timings = Timings.model_validate({"schema": 4, **json.loads(process.stdout)})
     assert timings.workload == name and timings.check is not None and timings.check.ok
     assert timings.check.expected == expected
     assert [sample.warmup for sample in timings.samples] == [True, False]

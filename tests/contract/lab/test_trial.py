@@ -28,7 +28,7 @@ EXPERIMENT = {
     "factors": {"bridge": {"sets": "bridge", "levels": ["learning"]}},
     "workload": {"name": "array_study", "params": {"size": 1000}},
     "links": {"worker-1": {"delay_ms": 5}},
-    "runs": 2,
+    "repeats": 2,
     "blocks": 1,
     "ttl_s": 60,
     "probes": {"pings": 5, "iperf_runs": 1, "iperf_s": 1},
@@ -63,7 +63,7 @@ def reset_hosts(lab: DryLab) -> set[str]:
 
 def test_trial_delivers_orders_collects_results_and_resets_the_hosts(tmp_path: Path) -> None:
     lab = DryLab.make(tmp_path)
-    trial = trial_of(tmp_path, capture=True, captured_runs=2)
+    trial = trial_of(tmp_path, capture=True, captured_repeats=2)
     lab.request(trial)
     process = lab.play_trial()
     assert process.returncode == 0, process.stdout

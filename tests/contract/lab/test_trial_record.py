@@ -61,10 +61,10 @@ def processes(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
             process.wait()
 
 
-def workload(name: str, address: str, params: Mapping[str, int], runs: int, record: Path) -> list[str]:
+def workload(name: str, address: str, params: Mapping[str, int], repeats: int, record: Path) -> list[str]:
     """Return the command line of a workload."""
     program = str(ROOT / "lab" / "dasklab" / "workloads" / f"{name}.py")
-    options = ["--params", json.dumps(params), "--runs", str(runs), "--workers", str(len(WORKERS))]
+    options = ["--params", json.dumps(params), "--repeats", str(repeats), "--workers", str(len(WORKERS))]
     options += ["--timeout-s", str(PATIENCE_S), "--record", str(record)]
     return [sys.executable, program, "--scheduler", address, *options]
 
@@ -100,7 +100,7 @@ def test_every_table_has_its_columns(frames: records.Frames) -> None:
 def test_every_task_has_its_whole_way(frames: records.Frames) -> None:
     """A stage that a version of Dask no longer tells would be missing here."""
     tasks = frames["tasks"]
-    assert tasks.run.nunique() == 3
+    assert tasks.repeat.nunique() == 3
     assert len(tasks) > 3 * 100
     stages = ["decided_s", "sent_s", "arrived_s", "executing_s", "start_s", "stop_s", "done_s", "reported_s"]
     assert tasks[stages].notna().all(axis=None)
@@ -134,7 +134,7 @@ def test_fetches_are_joined_with_who_served_them(frames: records.Frames) -> None
 def test_a_graph_s_way_is_told(frames: records.Frames, explained: Explained) -> None:
     """One graph a run; its durations are below zero where Dask has the sign wrong."""
     graphs = frames["graphs"]
-    assert list(graphs.run) == list(frames["runs"].run)
+    assert list(graphs.repeat) == list(frames["repeats"].repeat)
     assert (graphs.tasks > 100).all()
     assert (graphs.nbytes > 10_000).all()
     assert (graphs[["materialise_s", "order_s", "state_s"]] > 0).all(axis=None)
@@ -142,8 +142,8 @@ def test_a_graph_s_way_is_told(frames: records.Frames, explained: Explained) -> 
     assert (graphs.sent_s <= graphs.received_s).all()  # here all clocks are one
     way = explained.summary.graphs
     assert way is not None
-    runs, timed = frames["runs"].set_index("run"), graphs[graphs.run > 0].set_index("run")
-    before = (timed.received_s - runs.start_s[timed.index]).mean()
+    repeats, timed = frames["repeats"].set_index("repeat"), graphs[graphs.repeat > 0].set_index("repeat")
+    before = (timed.received_s - repeats.start_s[timed.index]).mean()
     on_way = sum(way.seconds[stage] for stage in ("build", "pickle", "upload"))
     clock = explained.clocks["client"]  # between its stamps and the scheduler's lies what is not known of it
     assert on_way == pytest.approx(before, abs=clock.high_s - clock.low_s)
@@ -155,7 +155,7 @@ def test_loops_and_machines_are_told(frames: records.Frames) -> None:
     metrics: pd.DataFrame = frames["metrics"]
     assert {"process/cpu/seconds", "process/waiting-for-cpu/seconds"} <= set(metrics.metric)
     assert metrics.metric.str.startswith("execute/").any()
-    assert frames["runs"].lost.eq(0).all()
+    assert frames["repeats"].lost.eq(0).all()
     config = frames["config"]
     assert set(config.node) == {"scheduler", *WORKERS}
     assert set(frames["cpu"].node) == {"scheduler", *WORKERS}
@@ -164,7 +164,7 @@ def test_loops_and_machines_are_told(frames: records.Frames) -> None:
     }
     assert (
         "array_study.py",
-        "return Job(lambda run: float((result + run).compute()) - run, expected=16.0, tolerance=65.0 / size)",
+        "return Job(lambda i: float((result + i).compute()) - i, expected=16.0, tolerance=65.0 / size)",
     ) in lines
     assert (config.setting == "comm.compression").any()
 
@@ -193,7 +193,7 @@ def test_explain_tells_it(trial: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trial.pftrace"
     said = CliRunner().invoke(main, ["explain", str(trial), "--trace", str(trace)])
     assert said.exit_code == 0, said.output
-    assert "A run took" in said.output
+    assert "It took" in said.output
     assert "together" in said.output
     assert (trial / "explain.svg").exists()
     written = Trace(trace)
@@ -211,9 +211,9 @@ def test_dask_s_profile_is_a_file_for_speedscope(trial: Path, frames: records.Fr
     assert said.exit_code == 0, said.output
     profiles = json.loads(path.read_text())["profiles"]
     assert {profile["name"] for profile in profiles} <= set(WORKERS)
-    timed = frames["profiles"][frames["profiles"].run > 0]
+    timed = frames["profiles"][frames["profiles"].repeat > 0]
     assert sum(profile["endValue"] for profile in profiles) == pytest.approx(timed.seconds.sum())
-    computed = frames["tasks"][frames["tasks"].run > 0]
+    computed = frames["tasks"][frames["tasks"].repeat > 0]
     assert 0 < timed.seconds.sum() < 5 * (computed.stop_s - computed.start_s).sum()
 
 
@@ -228,7 +228,7 @@ def test_death_of_a_worker_and_what_it_costs_are_named(tmp_path: Path) -> None:
     with processes(tmp_path) as (address, running):
         argv = workload("merge", address, {"tasks": 100, "task_ms": 100}, 1, record)
         with subprocess.Popen([*argv, "--signal", str(begun)], stdout=subprocess.PIPE, text=True) as program:
-            until(begun.exists, "the first timed run")
+            until(begun.exists, "the first timed repeat")
             time.sleep(2)  # of five: by then it has results, and more to compute
             running[-1].kill()
             output, _ = program.communicate(timeout=PATIENCE_S)

@@ -73,7 +73,7 @@ class Host:
     ) -> dict[str, Any]:
         program = [python, str(ROOT / "lab" / "dasklab" / "workloads" / f"{name}.py")]
         options = ["--scheduler", f"tcp://127.0.0.1:{self.port}", "--params", json.dumps(params)]
-        options += ["--runs", "1", "--workers", str(workers), "--timeout-s", str(PATIENCE_S)]
+        options += ["--repeats", "1", "--workers", str(workers), "--timeout-s", str(PATIENCE_S)]
         environment = self.environment | {
             "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": f"{PATIENCE_S}s",
             "PYTHONPATH": str(ROOT / "lab"),  # for --record: another environment may lack dasklab

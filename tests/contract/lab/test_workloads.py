@@ -68,7 +68,7 @@ def measure(
         scheduler,
         "--params",
         json.dumps(params),
-        "--runs",
+        "--repeats",
         "2",
         "--output",
         str(output),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,26 +51,30 @@ def record(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> P
 
 def test_each_repeat_has_its_own_rows(record: Path) -> None:
     frames = records.load(record)
-    runs = frames["runs"]
-    assert runs.run.tolist() == list(TASKS)
-    assert runs.warmup.tolist() == [True, False, False]
-    assert runs.lost.tolist() == [0, 0, 0]
-    assert frames["tasks"].groupby("run").size().to_dict() == TASKS
-    tasks = frames["tasks"].merge(runs[["run", "start_s", "stop_s"]], on="run", suffixes=("", "_run"))
-    assert ((tasks.start_s > tasks.start_s_run) & (tasks.stop_s < tasks.stop_s_run)).all()  # one clock here
+    repeats = frames["repeats"]
+    assert repeats.repeat.tolist() == list(TASKS)
+    assert repeats.warmup.tolist() == [True, False, False]
+    assert repeats.lost.tolist() == [0, 0, 0]
+    assert frames["tasks"].groupby("repeat").size().to_dict() == TASKS
+    tasks = frames["tasks"].merge(
+        repeats[["repeat", "start_s", "stop_s"]], on="repeat", suffixes=("", "_repeat")
+    )
+    assert (
+        (tasks.start_s > tasks.start_s_repeat) & (tasks.stop_s < tasks.stop_s_repeat)
+    ).all()  # one clock here
     graphs = frames["graphs"]
-    assert graphs.groupby("run").size().to_dict() == {0: 2, 1: 2, 2: 2}
+    assert graphs.groupby("repeat").size().to_dict() == {0: 2, 1: 2, 2: 2}
     assert (graphs.begin_s <= graphs.received_s).all()
-    assert set(frames["calls"].run) == set(TASKS)
+    assert set(frames["calls"].repeat) == set(TASKS)
 
 
 def test_each_repeat_knows_the_workers_and_what_they_are(record: Path) -> None:
     frames = records.load(record)
     for table in ("workers", "interfaces", "cpu", "delays", "metrics", "bandwidths"):
         if len(frames[table]):
-            assert set(frames[table].run) == set(TASKS), table
+            assert set(frames[table].repeat) == set(TASKS), table
     workers = frames["workers"]
-    assert workers.groupby("run").size().to_dict() == {0: 2, 1: 2, 2: 2}
+    assert workers.groupby("repeat").size().to_dict() == {0: 2, 1: 2, 2: 2}
     assert workers.joined_s.isna().all() and workers.loop.notna().all()
     config = frames["config"]
     assert not config.duplicated().any() and (config.setting == "comm.compression").any()
@@ -77,8 +82,8 @@ def test_each_repeat_knows_the_workers_and_what_they_are(record: Path) -> None:
 
 def test_cpu_is_sampled_around_each_repeat(record: Path) -> None:
     frames = records.load(record)
-    ends = frames["cpu"].groupby(["run", "node"]).time_s.agg(["min", "max"]).reset_index("node")
-    around = frames["runs"].set_index("run").join(ends)
+    ends = frames["cpu"].groupby(["repeat", "node"]).time_s.agg(["min", "max"]).reset_index("node")
+    around = frames["repeats"].set_index("repeat").join(ends)
     around = around[around.node != "client"]
     assert len(around) == 3 * len(TASKS)
     assert ((around["min"] < around.start_s) & (around["max"] > around.stop_s)).all()
@@ -129,14 +134,14 @@ def test_worker_that_leaves_is_not_in_later_repeats(tmp_path: Path) -> None:
                     client.retire_workers(list(client.scheduler_info()["workers"])[:1])
                 session.collect(RecordedRepeat(number, False, start, time.time()))
         workers = records.load(tmp_path / "run")["workers"]
-    assert workers.groupby("run").size().to_dict() == {0: 2, 1: 2, 2: 1}
-    assert workers[workers.left_s.notna()].run.tolist() == [1]
+    assert workers.groupby("repeat").size().to_dict() == {0: 2, 1: 2, 2: 1}
+    assert workers[workers.left_s.notna()].repeat.tolist() == [1]
 
 
 def test_record_of_an_unknown_format_is_refused(record: Path, tmp_path: Path) -> None:
     for file in record.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     document = tmp_path / Record.FILE
-    document.write_text(document.read_text().replace('"form": 3', '"form": 4'))
+    document.write_text(json.dumps(json.loads(document.read_text()) | {"form": 99}))
     with pytest.raises(LabError, match="another version of dasklab"):
         records.load(tmp_path)

@@ -99,7 +99,7 @@ def test_records_of_another_version_are_explained(documents: Any) -> None:
     assert len(tasks) > 20
     assert tasks[stages].notna().all(axis=None)
     assert (frames["fetches"].status == "OK").any()
-    assert frames["runs"].lost.eq(0).all()
+    assert frames["repeats"].lost.eq(0).all()
     explained = explain(open_trial(trial))
     assert explained.summary.by_cause[COMPUTE] > 0
     assert sum(explained.summary.breakdown.values()) == pytest.approx(explained.summary.makespan_s, rel=1e-3)

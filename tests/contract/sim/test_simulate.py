@@ -56,7 +56,7 @@ def shuffle(nbytes: int) -> Scenario:
 def test_same_seed_gives_the_same_digest_in_every_process(outcomes: dict[str, Outcome]) -> None:
     first, same, other = (outcomes[name] for name in ("first", "same seed", "other seed"))
     assert first.digest == same.digest != other.digest
-    assert (first.runs, first.ops) == (same.runs, same.ops)
+    assert (first.repeats, first.ops) == (same.repeats, same.ops)
 
 
 def test_digest_does_not_depend_on_where_the_project_is(outcomes: dict[str, Outcome], tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_digest_does_not_depend_on_where_the_project_is(outcomes: dict[str, Outc
 
 
 def test_slower_network_takes_longer(outcomes: dict[str, Outcome]) -> None:
-    fast, slow = outcomes["first"].runs[0], outcomes["slow network"].runs[0]
+    fast, slow = outcomes["first"].repeats[0], outcomes["slow network"].repeats[0]
     # Each result is 200 kB and crosses a link of 10 Mbit/s in 0.16 s
     assert slow.duration_s > fast.duration_s + 0.16
     assert slow.transfer_bytes >= 200_000
@@ -83,21 +83,21 @@ def test_slower_network_takes_longer(outcomes: dict[str, Outcome]) -> None:
 def test_tasks_of_a_single_thread_run_one_after_the_other(outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes["single worker"]
     # 1 s in the client, then 5 tasks of 2 s with a handoff of 0.2 s
-    assert 1 + 5 * 2.2 < outcome.runs[0].duration_s < 1 + 5 * 2.2 + 0.1
+    assert 1 + 5 * 2.2 < outcome.repeats[0].duration_s < 1 + 5 * 2.2 + 0.1
     assert outcome.handoff_s == pytest.approx(0.2, abs=0.001)
     assert outcome.unknown == ()
 
 
 def test_light_workers_agree_with_whole_ones(outcomes: dict[str, Outcome]) -> None:
     whole, light = outcomes["first"], outcomes["light"]
-    assert light.runs[0].duration_s == pytest.approx(whole.runs[0].duration_s, rel=0.05)
-    assert light.runs[0].transfer_bytes == pytest.approx(whole.runs[0].transfer_bytes, rel=0.2)
+    assert light.repeats[0].duration_s == pytest.approx(whole.repeats[0].duration_s, rel=0.05)
+    assert light.repeats[0].transfer_bytes == pytest.approx(whole.repeats[0].transfer_bytes, rel=0.2)
     assert light.ops["scheduler"] == pytest.approx(whole.ops["scheduler"], rel=0.1)
     assert sum(light.ops.values()) == pytest.approx(sum(whole.ops.values()), rel=0.1)
 
 
 def test_shards_cross_the_link_of_the_worker_that_was_ready_first(outcomes: dict[str, Outcome]) -> None:
-    without, with_shards = (outcomes[f"{name} shards"].runs[0].duration_s for name in ("without", "with"))
+    without, with_shards = (outcomes[f"{name} shards"].repeats[0].duration_s for name in ("without", "with"))
     # The other workers have two pieces each, this one has 20: 100 kB of each leave at 1.25 MB/s
     assert 20 * 0.08 < with_shards - without < 20 * 0.08 * 1.2
 

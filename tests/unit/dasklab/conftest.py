@@ -74,10 +74,10 @@ def answers(trial: Json, seconds: float, noise: random.Random) -> Json:
             "params": {},
             "tasks": None,
             "samples": [
-                {"run": i, "warmup": i < trial["warmups"], "start": 100.0 + i, "stop": 101.0 + i,
+                {"repeat": i, "warmup": i < trial["warmups"], "start": 100.0 + i, "stop": 101.0 + i,
                  "answer": 16.0, "duration_s": seconds * noise.uniform(0.98, 1.02),
                  "transfer_bytes": 1000, "ok": True}
-                for i in range(trial["runs"] + trial["warmups"])
+                for i in range(trial["repeats"] + trial["warmups"])
             ],
             "check": {"expected": 16.0, "answer": 16.0, "tolerance": 0.1, "ok": True},
             "cluster": {"workers": trial["workers"], "threads": trial["workers"], "addresses": {}},
@@ -110,7 +110,7 @@ def capture_report(workload: str = "array_study", **counted: Any) -> Json:
     tier = {"name": "", "file": "", "filter": "", "snaplen_bytes": 512, "bytes": 0, "frames": 0} | none
     del tier["softnet_dropped"]
     timings = {
-        "schema": 3,
+        "schema": 4,
         "workload": workload,
         "params": {},
         "tasks": None,
@@ -120,7 +120,7 @@ def capture_report(workload: str = "array_study", **counted: Any) -> Json:
         "versions": {},
     }
     return {
-        "schema": 3,
+        "schema": 4,
         "interface": "eth2",
         "driver": "virtio_net",
         "promiscuity": 1,
@@ -210,9 +210,9 @@ def sweep() -> Experiment:
             "question": "Q?",
             "metrics": {"compute_s": "fig14", "rtt_ms": None},
             "factors": {"delay_ms": {"sets": "links.scheduler.delay_ms", "levels": [0, 50, 200]}},
-            "runs": 5,
+            "repeats": 5,
             "blocks": 2,
-            "run_s": 4,
+            "repeat_s": 4,
         }
     )
 

@@ -7,7 +7,6 @@ import tarfile
 from pathlib import Path
 
 from dasklab.model.files import CaptureReport
-from dasklab.model.forms import previous_format
 
 from tests.unit.dasklab.conftest import capture_report
 
@@ -20,9 +19,9 @@ def previous_run(results: Path) -> Path:
     run = results / "baseline" / "20251123T000000Z"
     with tarfile.open(STORED) as archive:
         archive.extractall(run, filter="data")
-    report = capture_report(tiers=[]) | {"schema": previous_format.PREVIOUS}
+    report = capture_report(tiers=[]) | {"schema": 2}
     check = report["timings"]["check"]
     check["got"] = check.pop("answer")
-    report["timings"]["schema"] = previous_format.PREVIOUS
+    report["timings"]["schema"] = 2
     (run / TRIAL / CaptureReport.FILE).write_text(json.dumps(report))
     return run

@@ -55,7 +55,7 @@ def bandwidth_estimates(
     Args:
         estimates: rows of the table of that name.
     """
-    last = estimates[estimates.run == max((repeat.number for repeat in repeats), default=-1)]
+    last = estimates[estimates.repeat == max((repeat.number for repeat in repeats), default=-1)]
     rows = zip(last.receiver, last.sender, last.bytes_per_s, strict=True)
     by_pair = {(str(receiver), str(sender)): float(rate) for receiver, sender, rate in rows}
     planned = by_pair.pop(("", ""), None)

@@ -1,4 +1,4 @@
-"""From tables to runs on one clock: the capture's where there is a capture, else the scheduler's."""
+"""From tables to repeats on one clock: the capture's where there is a capture, else the scheduler's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Clocks = Mapping[str, Clock]  # by process, against the reference
 Delays = Mapping[tuple[str, str], "Delay"]  # from one host to another
 STAMPED = {place: [f"{s}_s" for s in (*STAMPS, *DUE_STAMPS) if clock_of(s) is place] for place in Process}
 CLOCKS = (  # table, the column that names the process or the process itself, columns of its times
-    ("runs", CLIENT, ["start_s", "stop_s"]),
+    ("repeats", CLIENT, ["start_s", "stop_s"]),
     ("graphs", CLIENT, ["begin_s", "sent_s"]),
     ("calls", CLIENT, ["start_s", "stop_s"]),
     ("lines", CLIENT, ["start_s", "stop_s"]),
@@ -104,7 +104,7 @@ def clocks_by_packets(
 
 def align(frames: Frames, clocks: Clocks) -> dict[str, pd.DataFrame]:
     """Return the tables that have times, with these on the common clock."""
-    moved = {name: frame.copy() for name, frame in frames.items() if "run" in frame}
+    moved = {name: frame.copy() for name, frame in frames.items() if "repeat" in frame}
     for table, process, columns in CLOCKS:
         frame = moved[table]
         is_name = process in (CLIENT, SCHEDULER)
@@ -116,10 +116,10 @@ def align(frames: Frames, clocks: Clocks) -> dict[str, pd.DataFrame]:
 
 def build_repeats(aligned: Frames) -> list[Repeat]:
     """Return all repeats of tables whose times are on one clock."""
-    by_run = {name: dict(iter(frame.groupby("run"))) for name, frame in aligned.items()}
+    by_repeat = {name: dict(iter(frame.groupby("repeat"))) for name, frame in aligned.items()}
     return [
-        build_repeat({name: by_run[name].get(number, frame[:0]) for name, frame in aligned.items()})
-        for number in aligned["runs"].run
+        build_repeat({name: by_repeat[name].get(number, frame[:0]) for name, frame in aligned.items()})
+        for number in aligned["repeats"].repeat
     ]
 
 

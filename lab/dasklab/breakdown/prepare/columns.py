@@ -40,7 +40,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     Args:
         tables: the repeat's rows of ``records.schema.TABLES``, with all times on one clock.
     """
-    about = tables["runs"].iloc[0]
+    about = tables["repeats"].iloc[0]
     start, stop = float(about.start_s), float(about.stop_s)
     tasks, needs, fetches = tables["tasks"], tables["needs"], tables["fetches"]
     tasks = tasks[(tasks.start_s < stop) & (tasks.stop_s > start)].sort_values("start_s", kind="stable")
@@ -61,7 +61,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     columns = _tasks(tasks, nodes, keys)
     prefixes = [str(key_split(key)) for key in keys]
     return Repeat(
-        number=int(about.run),
+        number=int(about["repeat"]),
         start=start,
         stop=stop,
         threads=threads,

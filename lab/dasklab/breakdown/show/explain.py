@@ -217,9 +217,9 @@ def _explained(trial: Trial, frames: Frames, clocks: dict[str, Clock], repeats: 
 
 
 def _cpu_wait(frames: Frames) -> dict[str, float]:
-    metrics, repeats = frames["metrics"], frames["runs"]
+    metrics, repeats = frames["metrics"], frames["repeats"]
     of_cpu = metrics.metric == WAITING_FOR_CPU
-    timed = metrics[of_cpu & metrics.run.isin(repeats[~repeats.warmup.astype(bool)].run)]
+    timed = metrics[of_cpu & metrics.repeat.isin(repeats[~repeats.warmup.astype(bool)].repeat)]
     return {str(node): float(rows.value.mean()) for node, rows in timed.groupby("node")}
 
 

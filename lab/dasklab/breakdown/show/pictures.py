@@ -28,7 +28,7 @@ COLUMNS = 1200  # of the picture of threads: each shows the cause of most of its
 
 
 def threads(repeats: Mapping[str, Repeat]) -> Figure:
-    """Draw runs on one scale: a row per thread, and below how many tasks each worker had."""
+    """Draw repeats on one scale: a row per thread, and below how many tasks each worker had."""
     breakdowns = {name: break_down(repeat) for name, repeat in repeats.items()}
     heights = [h for repeat in repeats.values() for h in (max(2.0, 0.4 * len(repeat.thread_rows[1])), 1.0)]
     with mpl.rc_context(STYLE):
@@ -38,7 +38,7 @@ def threads(repeats: Mapping[str, Repeat]) -> Figure:
             _draw_threads(axes[2 * index], name, repeat, breakdowns[name])
             _draw_assigned(axes[2 * index + 1], repeat)
         axes[0].set_xlim(0, max(repeat.makespan for repeat in repeats.values()))
-        axes[-1].set_xlabel("seconds since the run's start")
+        axes[-1].set_xlabel("seconds since the start")
         codes = {code for intervals in breakdowns.values() for code in np.unique(intervals.cause).tolist()}
         _legend(figure, (CAUSES[code] for code in codes))
     return figure

@@ -57,7 +57,8 @@ CLOCK_HEAD: Row = ("clock", "ahead, ms", "certainly between", "skew, ppm", "boun
 
 def paragraph(summary: Summary) -> str:
     """Describe one time breakdown."""
-    threads, repeats = counted(summary.threads, "thread"), counted(summary.repeats, "run")
+    threads = counted(summary.threads, "thread")
+    mean = f" (mean of {summary.repeats} repeats)" if summary.repeats > 1 else ""
     by_share = sorted(summary.by_cause.items(), key=lambda item: -item[1])
     shares = [
         f"{percent(seconds / summary.makespan_s)} {cause.title}"
@@ -71,7 +72,7 @@ def paragraph(summary: Summary) -> str:
         if row[2] > LEAST_SHARE * summary.makespan_s
     ]
     return (
-        f"A run took {summary.makespan_s:.{digits}f} s on {threads} (mean of {repeats}). Thread time:"
+        f"It took {summary.makespan_s:.{digits}f} s on {threads}{mean}. Thread time:"
         f" {', '.join(shares)}. On the critical path: {', '.join(path)}.{_without_network(summary)}"
     )
 
@@ -101,7 +102,8 @@ def _stretch(summary: Summary) -> str:
     between = f"between {start:.1f} s and {stop:.1f} s"
     if summary.repeats == 1 and stop - start > NEARLY_ALL * summary.path_by_cause[UNDIVIDED]:
         return f" ({between})"
-    return f" (at most {stop - start:.1f} s in one piece, {between} of a run)"
+    of_a_repeat = " of a repeat" if summary.repeats > 1 else ""
+    return f" (at most {stop - start:.1f} s in one piece, {between}{of_a_repeat})"
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -109,7 +111,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def _decimals(*makespans_s: float) -> int:
-    """Return how many decimals the seconds of some runs get: two, or three digits if none is 1 s long."""
+    """Return how many decimals the seconds of some repeats get: two, or three digits if none is 1 s long."""
     longest = max(makespans_s)
     return max(2, 2 - math.floor(math.log10(longest))) if longest > 0 else 2
 
@@ -223,7 +225,7 @@ def starved(waiting_s: Mapping[str, float], makespan_s: float) -> str:
     """Name the processes that waited long for a CPU: too few CPUs look like worker lag."""
     longest = sorted(waiting_s.items(), key=lambda item: -item[1])
     parts = [f"{node} {seconds:.2f} s" for node, seconds in longest if seconds > LONG_CPU_WAIT * makespan_s]
-    return f"Waited for a CPU, per run: {', '.join(parts)}." if parts else ""
+    return f"Waited for a CPU: {', '.join(parts)}." if parts else ""
 
 
 def clock_rows(clocks: Mapping[str, Clock]) -> Iterator[Row]:
@@ -276,7 +278,7 @@ def graph_size(graphs: GraphTimes | None) -> str:
         return ""
     per_task = graphs.nbytes / graphs.tasks
     size = f"{graphs.tasks:.0f} tasks, {graphs.nbytes / 1e6:.2f} MB"
-    return f"Graphs of a run: {size}, {per_task:.0f} bytes per task."
+    return f"Graphs: {size}, {per_task:.0f} bytes per task."
 
 
 def growth_rows(cells: Mapping[str, GraphTimes]) -> Iterator[Row]:

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from dasklab.errors import LabError, did_you_mean
 from dasklab.model.forms.columns import COLUMNS
+from dasklab.model.forms.earlier_formats import translate_experiment
 from dasklab.model.forms.strict import Strict, first_mistake
 from dasklab.model.forms.yaml_file import read_mapping
 from dasklab.model.settings import faults, workloads
@@ -68,7 +69,7 @@ class Tolerances(Strict):
         default=100, ge=0, le=100, description="share of time in which the node waited for memory or a disk"
     )
     paused_s: float = Field(
-        default=2, gt=0, description="how long a process may be stopped or suspended in a run"
+        default=2, gt=0, description="how long a process may be stopped or suspended in a repeat"
     )
     steal_pct: float = Field(
         default=100, ge=0, le=100, description="share of the node's CPU that other virtual machines took"
@@ -84,7 +85,7 @@ class Experiment(Settings):
     factors: dict[str, Factor] = {}
     blocks: int = Field(default=2, ge=1, le=100)
     seed: int = 2019
-    run_s: float = Field(default=5, gt=0, description="duration of one run, for the time estimate only")
+    repeat_s: float = Field(default=5, gt=0, description="duration of one repeat, for the time estimate only")
     tolerances: Tolerances = Tolerances()
     quick: dict[str, Any] = {}
     workload_sources: dict[str, Source] = Field(
@@ -113,7 +114,7 @@ def load(name: str, quick: bool = False) -> tuple[str, Experiment]:
         if not path.exists():
             hint = did_you_mean(name, names())
             raise LabError(f"no experiment {name!r}; there are: {', '.join(names())}{hint}")
-    raw = read_mapping(path)
+    raw = translate_experiment(read_mapping(path), path.name)
     full = check(raw, path.name, path.parent)
     short_form = merge({k: v for k, v in raw.items() if k != "quick"}, full.quick)
     short = check(short_form, f"{path.name}, with quick", path.parent)

@@ -142,7 +142,7 @@ class RequestedTrial(Document, SharedSettings):
     nics: dict[str, NicSettings]
     offloads: dict[str, dict[str, bool]] = {}
     tested: tuple[str, ...]
-    captured_runs: int
+    captured_repeats: int
     unsupported: tuple[str, ...] = ()
 
     @property

@@ -18,7 +18,7 @@ from dasklab.model.files.records import (
     CaptureRecords,
     Records,
 )
-from dasklab.model.files.simulation import Outcome, SimulatedRun, Simulation
+from dasklab.model.files.simulation import Outcome, SimulatedRepeat, Simulation
 from dasklab.model.files.timings import (
     Check,
     ObservedCluster,
@@ -66,7 +66,7 @@ __all__ = [
     "Rtt",
     "Sample",
     "SchedulerProcess",
-    "SimulatedRun",
+    "SimulatedRepeat",
     "Simulation",
     "Status",
     "Throughput",

@@ -26,7 +26,7 @@ class Tier(Strict):
 
 
 class CaptureReport(Document):
-    """The counters of tcpdump and the kernel; ``timings`` are the runs that were captured."""
+    """The counters of tcpdump and the kernel; ``timings`` are the repeats that were captured."""
 
     FILE: ClassVar[str] = "capture.json"
 

@@ -12,8 +12,8 @@ from dasklab.model.forms.strict import Strict
 class ObservedFault(Strict):
     """One host's fault; ``state`` is that of its link or service meanwhile.
 
-    ``at_s`` counts from the start of the first timed run, ``lasted_s`` until the fault was over; null means
-    that this did not happen.
+    ``at_s`` counts from the start of the first timed repeat, ``lasted_s`` until the fault was over; null
+    means that this did not happen.
     """
 
     at_s: Amount | None

@@ -1,4 +1,4 @@
-"""hosts.json: what the guests and their hypervisor are, and what their kernels counted during the runs."""
+"""hosts.json: what the guests and their hypervisor are, and what their kernels counted during the repeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dasklab.model.forms.strict import Strict
 
 
 class HostFacts(Strict):
-    """One guest. Counters are differences between two readings, before and after the runs."""
+    """One guest. Counters are differences between two readings, before and after the repeats."""
 
     kernel: str
     os: str

@@ -1,4 +1,4 @@
-"""measured.json: what probes measured of the links, before and after the runs."""
+"""measured.json: what probes measured of the links, before and after the repeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dasklab.model.forms.strict import Strict
 
 
 class Probe(Strict):
-    """Which way a probe went, and whether before or after the runs."""
+    """Which way a probe went, and whether before or after the repeats."""
 
     src: str
     dst: str

@@ -1,4 +1,4 @@
-"""What Dask recorded of the timed and of the captured runs: a folder each, in earlier trials a file each."""
+"""What Dask recorded of timed and of captured repeats: a folder each, in earlier trials a file each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RECORD_DOCUMENT = "record.json"  # in such a folder; ``dasklab.records.document`
 
 
 class Records(Document):
-    """What an earlier trial recorded of its timed runs: JSON, compressed, in base 64."""
+    """What an earlier trial recorded of its timed repeats: JSON, compressed, in base 64."""
 
     FILE: ClassVar[str] = "records.json"
     PREVIOUS_FILE: ClassVar[str] = "inside.json"
@@ -22,7 +22,7 @@ class Records(Document):
 
 
 class CaptureRecords(Records):
-    """What it recorded of its captured runs."""
+    """What it recorded of its captured repeats."""
 
     FILE: ClassVar[str] = "capture-records.json"
     PREVIOUS_FILE: ClassVar[str] = "inside-capture.json"

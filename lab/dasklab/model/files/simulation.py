@@ -10,8 +10,8 @@ from dasklab.model.forms.document import Document
 from dasklab.model.forms.strict import Strict
 
 
-class SimulatedRun(Strict):
-    """One run of the workload, in virtual time."""
+class SimulatedRepeat(Strict):
+    """One repeat of the workload, in virtual time."""
 
     warmup: bool
     duration_s: Amount
@@ -22,22 +22,22 @@ class Outcome(Strict):
     """The outcome of one simulation, that is of one seed.
 
     Attributes:
-        tasks: the number of tasks in one run, for workloads that measure time per task.
+        tasks: the number of tasks in one repeat, for workloads that measure time per task.
         digest: hash of the log of all deliveries.
-        ops: the operations in all messages that a process wrote or read during the runs, counted by
+        ops: the operations in all messages that a process wrote or read during the repeats, counted by
             ``costs.operations``.
         unknown: prefixes of tasks that the calibration does not know.
-        computed: tasks that workers started during the runs; each took ``handoff_s`` to pass from the event
-            loop to its thread and back.
+        computed: tasks that workers started during the repeats; each took ``handoff_s`` to pass from the
+            event loop to its thread and back.
         scheduler_busy_s: how long the scheduler's event loop was busy.
         cpu_s, memory_mb: what the simulation itself used.
-        failed: why the simulation did not complete its runs; ``hung`` if they never ended.
+        failed: why the simulation did not complete its repeats; ``hung`` if they never ended.
         faults: what happened to the hosts whose faults were requested.
         workers: how many workers the scheduler had at the end.
     """
 
     seed: int
-    runs: tuple[SimulatedRun, ...]
+    repeats: tuple[SimulatedRepeat, ...]
     tasks: Count | None = None
     digest: str
     messages: Count

@@ -1,4 +1,4 @@
-"""timings.json: the runs of a workload, written by the workload itself."""
+"""timings.json: the repeats of a workload, written by the workload itself."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Pause(Strict):
 
 
 class Sample(Strict):
-    """One run of the workload.
+    """One repeat of the workload.
 
-    ``transfer_bytes`` is the data that workers requested from each other. A simulated run computes nothing:
-    it has no ``answer``, and its times are virtual.
+    ``transfer_bytes`` is the data that workers requested from each other. A simulated repeat computes
+    nothing: it has no ``answer``, and its times are virtual.
     """
 
-    run: Count
+    repeat: Count
     warmup: bool
     start: Amount
     stop: Amount
@@ -104,9 +104,9 @@ class ObservedCluster(Strict):
 
 
 class Timings(Document):
-    """The runs of a workload. A simulated one has no answer to ``check``.
+    """The repeats of a workload. A simulated one has no answer to ``check``.
 
-    ``tasks`` is the number of tasks in one run, for workloads that measure time per task. ``config`` and
+    ``tasks`` is the number of tasks in one repeat, for workloads that measure time per task. ``config`` and
     ``packages`` are read back from client, scheduler and workers: the requested settings of Dask, and the
     versions of the requested packages.
     """
@@ -125,5 +125,5 @@ class Timings(Document):
 
     @property
     def timed(self) -> list[Sample]:
-        """The runs that count: all but the warm-ups."""
+        """The repeats that count: all but the warm-ups."""
         return [sample for sample in self.samples if not sample.warmup]

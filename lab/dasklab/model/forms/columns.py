@@ -22,11 +22,11 @@ COLUMNS = {
     "value": "the sample, in the metric's unit",
     "sample": "number of the sample within its trial and metric",
     "warmup": "whether it is a warm-up, which leaves the statistics",
-    "phase": "of a probe: before or after the runs",
+    "phase": "of a probe: before or after the repeats",
     "src": "of a probe: the sending host",
     "dst": "of a probe: the receiving host",
     "node": "the node of the hosts concerned; several nodes are separated by spaces",
-    "start": "of a run: when it started, in seconds since the epoch",
+    "start": "of a repeat: when it started, in seconds since the epoch",
     "tested": "false for a probe of links that the trial leaves alone (if it changes no link: that no trial"
     " changes); true for all other samples",
 }

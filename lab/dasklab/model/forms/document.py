@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from dasklab.model.forms.strict import Strict
 
-FORMAT: Literal[3] = 3  # the key "schema" of each file; ``previous_format`` reads the one before
+FORMAT: Literal[4] = 4  # the key "schema" of each file; ``earlier_formats`` reads those before
 
 
 class Document(Strict):
@@ -22,7 +22,7 @@ class Document(Strict):
     FILE: ClassVar[str]
     PREVIOUS_FILE: ClassVar[str] = ""
 
-    schema_: Literal[3] = Field(default=FORMAT, alias="schema")
+    schema_: Literal[4] = Field(default=FORMAT, alias="schema")
 
     def to_json(self) -> str:
         """The content of the file."""

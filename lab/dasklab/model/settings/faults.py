@@ -23,7 +23,7 @@ def _require_moment(value: Any) -> Any:
 
 
 class Fault(Strict):
-    """One fault of one host. ``at_s`` counts from the start of the first timed run, after the warm-ups."""
+    """One fault of one host. ``at_s`` counts from the start of the first timed repeat, after the warm-ups."""
 
     host: str
     does: Literal["kill", "restart", "cut"]

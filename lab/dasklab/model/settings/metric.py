@@ -49,16 +49,18 @@ class Metric:
 
 
 _ROWS = (
-    Metric("compute_s", "time to compute", "s", "timings: one run of the workload"),
-    Metric("cold_s", "time of a fresh cluster's first run", "s", "timings: the first warm-up"),
-    Metric("us_per_task", "time per task", "µs", "timings: one run, divided by its number of tasks"),
+    Metric("compute_s", "time to compute", "s", "timings: one repeat of the workload"),
+    Metric("cold_s", "time of a fresh cluster's first repeat", "s", "timings: the first warm-up"),
+    Metric("us_per_task", "time per task", "µs", "timings: one repeat, divided by its number of tasks"),
     Metric(
         "scheduler_us_per_task",
         "scheduler's CPU time per task",
         "µs",
-        "timings: one run, divided by its number of tasks",
+        "timings: one repeat, divided by its number of tasks",
     ),
-    Metric("transfer_mb", "data moved per run", "MB", "timings: what workers sent to each other in one run"),
+    Metric(
+        "transfer_mb", "data moved per repeat", "MB", "timings: what workers sent to each other in one repeat"
+    ),
     Metric("rtt_ms", "RTT", "ms", "measured: one ping"),
     Metric("rtt_loaded_ms", "RTT under load", "ms", "measured: one ping while iperf3 sends with TCP"),
     Metric("throughput_mbit", "TCP throughput", "Mbit/s", "measured: one run of iperf3", worse="less"),
@@ -73,7 +75,7 @@ _ROWS = (
     ),
     Metric(
         "drop_events",
-        "drops in netem during the runs",
+        "drops in netem during the repeats",
         "",
         "configured: all queues",
         format=format_count,
@@ -81,40 +83,40 @@ _ROWS = (
     ),
     Metric(
         "retransmitted_pct",
-        "TCP segments retransmitted during the runs",
+        "TCP segments retransmitted during the repeats",
         "%",
         "hosts: all kernels",
         zero_based=True,
     ),
     Metric("udp_lost_pct", "UDP loss", "%", "measured: one run of iperf3", zero_based=True),
     Metric("frames", "frames captured", "", "capture: all tiers", format=format_count, worse=None),
-    Metric("node_busy_pct", "CPU of the node in use", "%", "hosts: the node during the runs", worse=None),
+    Metric("node_busy_pct", "CPU of the node in use", "%", "hosts: the node during the repeats", worse=None),
     Metric(
         "node_steal_pct",
         "steal time of the node",
         "%",
-        "hosts: the node's CPU that other virtual machines took during the runs",
+        "hosts: the node's CPU that other virtual machines took during the repeats",
         zero_based=True,
     ),
     Metric(
         "node_foreign_pct",
         "CPU of the node that processes outside the lab used",
         "%",
-        "hosts: the node during the runs, without the lab's guests and processes",
+        "hosts: the node during the repeats, without the lab's guests and processes",
         zero_based=True,
     ),
     Metric(
         "node_memory_pressure_pct",
         "share of time in which the node waited for memory",
         "%",
-        "hosts: pressure stall information of the node during the runs",
+        "hosts: pressure stall information of the node during the repeats",
         zero_based=True,
     ),
     Metric(
         "node_disk_pressure_pct",
         "share of time in which the node waited for a disk",
         "%",
-        "hosts: pressure stall information of the node during the runs",
+        "hosts: pressure stall information of the node during the repeats",
         zero_based=True,
     ),
 )

@@ -22,10 +22,10 @@ MANY = 100  # with more workers than this, workers are state machines without co
 VARIANTS = (None, "dask", "no-queuing", "no-stealing")  # the scheduler variants that differ in settings only
 MODELLED_LINK = {"direction", *(impairment.key for impairment in IMPAIRMENTS if impairment.simulated)}
 MODELLED_FAULTS = {"kill", "restart", "cut"}
-MODELLED = {"bridge", "workers", "runs", "warmups", "dask"}
+MODELLED = {"bridge", "workers", "repeats", "warmups", "dask"}
 # Modelled in part
 CHECKED = {"workload", "packages", "scheduler", "worker", "layout", "faults", "engine", "spark"}
-NO_EFFECT = {"ttl_s", "probes", "capture", "performance_report", "py_spy"}  # on how long a run takes
+NO_EFFECT = {"ttl_s", "probes", "capture", "performance_report", "py_spy"}  # on how long a repeat takes
 # Settings that Dask's own scheduler and workers read in the simulation, with everything below them. Not here:
 # compression (data has no content), memory (it does not fill), event loops (they are virtual).
 MODELLED_DASK = (
@@ -52,7 +52,7 @@ MODELLED_DASK = (
 class SimulatedSetup(Strict):
     """What makes a lab a simulated one: its costs are those of ``origin``, a measured run or trial.
 
-    ``workloads`` are those that were calibrated there. The runs of a trial are divided among ``seeds``
+    ``workloads`` are those that were calibrated there. The repeats of a trial are divided among ``seeds``
     simulations. ``prediction_error`` is the share by which simulations were off in validation, as of the
     start of the run.
     """

@@ -31,7 +31,7 @@ class Workload(Strict):
 
 
 class Probes(Strict):
-    """The measurements of the links before and after the runs."""
+    """The measurements of the links before and after the repeats."""
 
     pings: int = Field(default=30, ge=0, le=10_000)
     interval_s: float = Field(default=0.2, ge=0.01, le=10)
@@ -46,14 +46,16 @@ class SharedSettings(Strict):
     bridge: Literal["learning", "flooding"] = "learning"
     workers: int = Field(default=3, ge=1, le=99)
     workload: Workload = Workload()
-    runs: int = Field(default=10, ge=1, le=10_000)
+    repeats: int = Field(default=10, ge=1, le=10_000)
     warmups: int = Field(default=1, ge=0, le=100)
     capture: bool = False
     ttl_s: int = Field(default=3600, ge=30, le=86_400)
     probes: Probes = Probes()
     dask: dict[str, Any] = Field(default={}, description="Dask's own settings, as in its YAML files")
-    performance_report: bool = Field(default=False, description="Dask's performance report, of an extra run")
-    py_spy: bool = Field(default=False, description="profiles of Dask's processes, of an extra run")
+    performance_report: bool = Field(
+        default=False, description="Dask's performance report, of an extra cluster"
+    )
+    py_spy: bool = Field(default=False, description="profiles of Dask's processes, of an extra cluster")
     packages: Packages = Field(default={}, description="versions of packages instead of the pinned ones")
     scheduler: Scheduler = Scheduler()
     worker: Worker = Worker()
@@ -81,11 +83,13 @@ class SharedSettings(Strict):
 class Settings(SharedSettings):
     """Everything that a level may override. ``links``, ``guests`` and ``nics`` are by host or alias.
 
-    A capture needs few runs: it shows what was sent, not how long it took. It has ``captured_runs`` runs, but
-    not more than are timed.
+    A capture needs few repeats: it shows what was sent, not how long it took. It has ``captured_repeats`` of
+    them, but not more than are timed.
     """
 
-    captured_runs: int = Field(default=3, ge=1, le=100, description="of a capture; not more than `runs`")
+    captured_repeats: int = Field(
+        default=3, ge=1, le=100, description="of a capture; not more than `repeats`"
+    )
     links: dict[str, Link] = {}
     guests: dict[str, GuestOverride] = {}
     nics: dict[str, NicOverride] = {}

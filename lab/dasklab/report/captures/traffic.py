@@ -61,7 +61,7 @@ def _among_workers(pairs: Pairs) -> float:
 
 
 def _by_second(capture: Recording) -> Series:
-    """Return the Mbit/s that each node sent and received, by second from the start of the first run."""
+    """Return the Mbit/s that each node sent and received, by second from the start of the first repeat."""
     first = capture.window_ns[0] // 1_000_000_000
     rates: Series = {}
     for row in capture.rows("series"):
@@ -75,7 +75,7 @@ def _by_second(capture: Recording) -> Series:
 
 def _bands(capture: Recording) -> list[tuple[float, float]]:
     first = capture.window_ns[0] // 1_000_000_000
-    return [(start - first, stop - first) for start, stop in capture.runs]
+    return [(start - first, stop - first) for start, stop in capture.repeats]
 
 
 def _their_series(study: Mapping[str, Any]) -> Series:

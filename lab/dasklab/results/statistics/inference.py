@@ -1,11 +1,11 @@
-"""Compare cells of an experiment when the trial, not the run, is the unit.
+"""Compare cells of an experiment when the trial, not the repeat, is the unit.
 
 Theory of operation
 -------------------
-Runs of one trial share its cluster, its placement and its minute, so ten of them are not ten independent
+Repeats of one trial share its cluster, its placement and its minute, so ten of them are not ten independent
 measurements: what they share varies from trial to trial. Each trial is therefore reduced to one value (the
-median of its runs, as a logarithm where ratios make sense; see ``scale``), and the variance of these values
-is estimated from the trials themselves::
+median of its repeats, as a logarithm where ratios make sense; see ``scale``), and the variance of these
+values is estimated from the trials themselves::
 
     value = cell + block + noise        noise ~ Normal(0, s)
 

@@ -1,7 +1,7 @@
 """The scale of the statistics: one value per trial, as a logarithm where ratios make sense, and back to
 units.
 
-A trial's value is the median of its runs. A trial has probes between several pairs of hosts, and not every
+A trial's value is the median of its repeats. A trial has probes between several pairs of hosts, and not every
 trial probes the same pairs; so each pair's median is taken relative to what the baseline measured between the
 same two hosts, and the trial's value is the mean over its pairs. Where all samples are above 0, values are
 logarithms and differences are ratios.

@@ -1,9 +1,9 @@
 """The slope of a cell's time over 1/rate: how much slower it gets as its links do, in MB.
 
-A run that waits for its links takes ``t = a + b / rate``. ``b`` is in bits (seconds times bits per second):
-the data that would have to pass the slowest link while nothing else happens. Unlike seconds, it can be
-compared between programs that compute at different speeds. No cap counts as an infinite rate. Each trial is
-one point, without the drift of its block.
+A repeat that waits for its links takes ``t = a + b / rate``. ``b`` is in bits (seconds times bits per
+second): the data that would have to pass the slowest link while nothing else happens. Unlike seconds, it can
+be compared between programs that compute at different speeds. No cap counts as an infinite rate. Each trial
+is one point, without the drift of its block.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _problems(directory: Path, documents: Mapping[type[Document], Document | Non
     timings, result, trial = documents[Timings], documents[Result], documents[RequestedTrial]
     has_result = isinstance(result, Result) and result.status in MEASURED_STATUSES
     if has_result and isinstance(timings, Timings) and not timings.timed:
-        yield f"{directory / Timings.FILE}: it holds no timed run, though the trial has a result"
+        yield f"{directory / Timings.FILE}: it holds no timed repeat, though the trial has a result"
     expected = _expected(documents, has_result)
     for kind, document in documents.items():
         if kind.FILE in expected and document is None:

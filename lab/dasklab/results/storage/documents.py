@@ -1,6 +1,6 @@
 """Read and write one document of a run or a trial: whole and typed, or refused in one line.
 
-Documents of the previous format are translated when they are read.
+Documents of earlier formats are translated when they are read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model.forms.document import FORMAT, Document
-from dasklab.model.forms.previous_format import PREVIOUS, translate
+from dasklab.model.forms.earlier_formats import EARLIER, translate
 from dasklab.model.forms.strict import validate
 
 D = TypeVar("D", bound=Document)
@@ -51,10 +51,11 @@ def read_file(kind: type[D], path: Path) -> D | None:
     if content is None:
         return None
     version = content.get("schema")
-    if version == PREVIOUS:
+    if version in EARLIER:
         content = translate(kind.FILE, content)
     elif version != FORMAT:
-        raise LabError(f"{path}: format {version!r}; this version of dasklab reads {FORMAT} and {PREVIOUS}")
+        readable = ", ".join(map(str, sorted((FORMAT, *EARLIER), reverse=True)))
+        raise LabError(f"{path}: format {version!r}; this version of dasklab reads {readable}")
     return validate(kind, content, str(path))
 
 

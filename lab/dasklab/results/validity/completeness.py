@@ -3,8 +3,8 @@
 No single counter is enough. tcpdump does not see what a bridge or the kernel's backlog dropped, and the
 kernel counts a frame that tcpdump never wrote as received. A byte that its receiver acknowledged, but that is
 not in the files, was lost, whoever lost it. And if frames of other hosts never reach the capturing host,
-nothing is dropped and nothing acknowledged: only the completed runs show that the workers communicated, and
-their NICs' counters how much. The verdict is stored in the trial's directory as completeness.json:
+nothing is dropped and nothing acknowledged: only the completed repeats show that the workers communicated,
+and their NICs' counters how much. The verdict is stored in the trial's directory as completeness.json:
 
 ==================  ===============================================================================
 verdict             complete, lost (parts are missing) or blind (the capturing host did not get the
@@ -15,7 +15,7 @@ left_behind         received, not dropped, not in the files: tcpdump was stopped
 stream_seen         share of the bytes of Dask's streams that the files hold, 0 to 1
 lost_bytes          of the others, those that a receiver acknowledged
 messages            of Dask; ``decoded``: the share of them that was decoded, 0 to 1
-sent_bytes          what the workers send in as many runs, by their NICs' counters in the timed runs
+sent_bytes          what the workers send in as many repeats, by their NICs' counters in the timed repeats
 seen_bytes          of that, what is in the files
 ==================  ===============================================================================
 
@@ -32,6 +32,7 @@ from dasklab.model.forms.number_format import format_number
 from dasklab.notices import warn
 from dasklab.results.recording import Recording
 from dasklab.results.run import Trial
+from dasklab.terminal import counted
 
 DROPS = {
     "dropped_kernel": "the kernel dropped {:,} frames, tcpdump's buffer was full",
@@ -39,8 +40,8 @@ DROPS = {
     "softnet_dropped": "the capturing host's backlog dropped {:,} frames",
     "left_behind": "tcpdump left {:,} received frames behind when it was stopped",
 }
-# Of what workers send in other runs of the same work. On seven workloads, complete captures held a share of
-# 0.88 to 1.09; captures without the traffic between workers, where that was most of it, 0.00 to 0.44.
+# Of what workers send in other repeats of the same work. On seven workloads, complete captures held a share
+# of 0.88 to 1.09; captures without the traffic between workers, where that was most of it, 0.00 to 0.44.
 LEAST_SHARE = 0.5
 SCHEDULER = "scheduler"  # as ``daskwire`` names it
 REMEDY = (
@@ -89,8 +90,8 @@ def examine(capture: Recording, timed: Timings | None, hosts: Hosts | None) -> C
 
     Args:
         capture: the capture, decoded.
-        timed: the trial's timed runs, which were not captured.
-        hosts: the counters of the hosts during the timed runs.
+        timed: the trial's timed repeats, which were not captured.
+        hosts: the counters of the hosts during the timed repeats.
     """
     report, summary = capture.report, capture.summary
     sent_bytes, seen_bytes = _sent_bytes(report.timings, timed, hosts), _seen_bytes(capture)
@@ -120,7 +121,7 @@ def _examine(trial: Trial) -> Completeness | None:
 
 
 def _sent_bytes(captured: Timings, timed: Timings | None, hosts: Hosts | None) -> int | None:
-    """Estimate what the workers sent in the captured runs from what they sent in the timed ones."""
+    """Estimate what the workers sent in the captured repeats from what they sent in the timed ones."""
     workers = captured.cluster.names.values()
     facts = hosts.hosts if hosts else {}
     counters = [facts[name].lab_statistics.get("tx_bytes") for name in workers if name in facts]
@@ -136,17 +137,17 @@ def _seen_bytes(capture: Recording) -> int:
 
 
 def _blind(capture: Recording, sent_bytes: int | None, seen_bytes: int) -> Iterator[str]:
-    """Yield the clearest sign that frames never arrived; the runs completed, so all hosts communicated."""
-    number_of_runs = len(capture.report.timings.samples)
-    runs = f"{number_of_runs} run{'s' if number_of_runs != 1 else ''}"
-    though = f", though the workers send about {_mb(sent_bytes)} in {runs}" if sent_bytes else ""
+    """Yield the clearest sign that frames never arrived; the repeats completed, so all hosts communicated."""
+    number = len(capture.report.timings.samples)
+    repeats = counted(number, "repeat")
+    though = f", though the workers send about {_mb(sent_bytes)} in {repeats}" if sent_bytes else ""
     silent = ", ".join(_silent_workers(capture))
     if not capture.summary.messages:
         yield f"none of its {capture.report.frames:,} frames is Dask's{though}"
     elif silent:
         yield f"it does not hold the messages between the scheduler and {silent}"
     elif sent_bytes and seen_bytes < LEAST_SHARE * sent_bytes:
-        yield f"it holds {_mb(seen_bytes)} of about {_mb(sent_bytes)} that the workers send in {runs}"
+        yield f"it holds {_mb(seen_bytes)} of about {_mb(sent_bytes)} that the workers send in {repeats}"
 
 
 def _silent_workers(capture: Recording) -> list[str]:
@@ -173,7 +174,7 @@ def _lost(report: CaptureReport, lost_bytes: float | None) -> Iterator[str]:
     if report.frames is None:
         yield "tcpdump did not report what it captured"
     if report.expired:
-        yield "tcpdump ended before the runs did"
+        yield "tcpdump ended before the repeats did"
     yield from (text.format(getattr(report, key)) for key, text in DROPS.items() if getattr(report, key))
     for counter, count in sorted(report.nic_statistics.items()):
         if counter.startswith("rx_") and counter.endswith(("_dropped", "_errors")):

@@ -29,7 +29,7 @@ def differences(trial: RequestedTrial, configured: Configured) -> Iterator[str]:
             yield from _nic(host, trial.nics[host], link, bridge.name if bridge else None)
         yield from _offloads(host, trial.offloads.get(host, {}), link.offloads)
         yield from _impairments(host, trial.links.get(host, Link()), link)
-        yield from _changes_during_runs(host, link)
+        yield from _changes_during_repeats(host, link)
 
 
 def _nic(host: str, requested: NicSettings, link: ConfiguredHost, bridge: str | None) -> Iterator[str]:
@@ -73,8 +73,8 @@ def _impairments(host: str, link: Link, configured: ConfiguredHost) -> Iterator[
         yield f"{host}, {_place(scope)}: {_words(existing[scope])} is configured, but was not requested"
 
 
-def _changes_during_runs(host: str, link: ConfiguredHost) -> Iterator[str]:
-    """The queues after the runs are those before the runs."""
+def _changes_during_repeats(host: str, link: ConfiguredHost) -> Iterator[str]:
+    """The queues after the repeats are those before the repeats."""
     before = [_rounded(impairment.amounts) for impairment in link.link if not impairment.policer]
     after = [
         _rounded(read_back(queue.kind, queue.options))
@@ -82,10 +82,10 @@ def _changes_during_runs(host: str, link: ConfiguredHost) -> Iterator[str]:
         if queue.kind in QUEUES and not drops_at_once(queue.kind, queue.options)
     ]
     if before and not after:
-        yield f"{host}: the impairment was gone when the runs ended"
+        yield f"{host}: the impairment was gone when the repeats ended"
     elif sorted(before) != sorted(after):
         amounts = "; ".join(_words(dict(queue)) or "nothing" for queue in after)
-        yield f"{host}: the impairment was another one when the runs ended: {amounts}"
+        yield f"{host}: the impairment was another one when the repeats ended: {amounts}"
 
 
 def _requested(link: Link) -> dict[Scope, Amounts]:

@@ -15,20 +15,20 @@ KILLED_STATES = ("inactive", "failed")  # systemd's words for a killed service
 def differences(trial: RequestedTrial, observed: ObservedFaults | None, timings: Timings) -> Iterator[str]:
     """Yield a line for each fault that did not happen as requested."""
     timed = timings.timed
-    runs_s = max(sample.stop for sample in timed) - min(sample.start for sample in timed)
+    repeats_s = max(sample.stop for sample in timed) - min(sample.start for sample in timed)
     for fault in trial.faults:
         observation = observed.hosts.get(fault.host) if observed else None
         if observation is None:
             yield f"requested {fault}, but it was not read back"
-        elif difference := _difference(fault, observation, runs_s):
+        elif difference := _difference(fault, observation, repeats_s):
             yield f"requested {fault}, {difference}"
 
 
-def _difference(fault: Fault, observed: ObservedFault, runs_s: float) -> str | None:
-    """Return how a fault differs from the request. The end of the runs may have ended it early."""
+def _difference(fault: Fault, observed: ObservedFault, repeats_s: float) -> str | None:
+    """Return how a fault differs from the request. The end of the repeats may have ended it early."""
     requested_s = float(fault.at_s) if not isinstance(fault.at_s, tuple) else fault.at_s[0]
-    if observed.at_s is None or observed.at_s > runs_s:
-        return f"but it did not happen: the runs took {runs_s:.2f} s"
+    if observed.at_s is None or observed.at_s > repeats_s:
+        return f"but it did not happen: the repeats took {repeats_s:.2f} s"
     if observed.state not in (("down",) if fault.does == "cut" else KILLED_STATES):
         return f"but meanwhile it was {observed.state}"
     if abs(observed.at_s - requested_s) > LATE_S:
@@ -36,8 +36,8 @@ def _difference(fault: Fault, observed: ObservedFault, runs_s: float) -> str | N
     if fault.for_s is None:
         return None
     if observed.lasted_s is None:
-        beyond_runs = observed.at_s + fault.for_s + LATE_S > runs_s
-        return None if beyond_runs else f"it did not end within {runs_s:.2f} s"
+        beyond_repeats = observed.at_s + fault.for_s + LATE_S > repeats_s
+        return None if beyond_repeats else f"it did not end within {repeats_s:.2f} s"
     if abs(observed.lasted_s - fault.for_s) > LATE_S:
         return f"it lasted {observed.lasted_s:.2f} s"
     return None

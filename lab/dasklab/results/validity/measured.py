@@ -40,8 +40,8 @@ def baseline(trial: RequestedTrial, measured: Sequence[Measured]) -> Baseline:
     for document in measured:
         for probe in document.rtt:
             rtt.setdefault((probe.src, probe.dst), []).extend(probe.samples_ms)
-        for run in _tcp(document):
-            mbit.setdefault((run.src, run.dst), []).append(run.mbit)
+        for transfer in _tcp(document):
+            mbit.setdefault((transfer.src, transfer.dst), []).append(transfer.mbit)
     return Baseline(trial, rtt, mbit)
 
 
@@ -113,7 +113,7 @@ def _rate(trial: RequestedTrial, probe: Throughput, base: Baseline, allowed: Tol
 
 
 def _way(probe: Probe) -> str:
-    return f"{probe.src} to {probe.dst}, {probe.phase} the runs"
+    return f"{probe.src} to {probe.dst}, {probe.phase} the repeats"
 
 
 def _tcp(measured: Measured) -> list[Throughput]:

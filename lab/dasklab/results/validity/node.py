@@ -14,7 +14,7 @@ CLOCK_S, CLOCK_SHARE = 10, 0.1  # hosts are inspected within seconds of each oth
 
 def clocks(hosts: Hosts) -> Iterator[str]:
     """Yield the hosts whose clock ran at another speed than most, between the readings before and after the
-    runs.
+    repeats.
 
     An emulated guest may guess the frequency of its counter wrong; all its times are then wrong by that
     factor.
@@ -30,14 +30,14 @@ def steal(hosts: Hosts, allowed: Tolerances) -> Iterator[str]:
     """Judge the steal time of a node that is itself a virtual machine: others took its CPU."""
     share = hosts.hypervisor.share_pct("steal_s")
     if share is not None and share > allowed.steal_pct:
-        yield f"{DISTURBED}{share:.0f} % steal time during the runs, allowed {allowed.steal_pct:g} %"
+        yield f"{DISTURBED}{share:.0f} % steal time during the repeats, allowed {allowed.steal_pct:g} %"
 
 
 def foreign(hosts: Hosts, allowed: Tolerances) -> Iterator[str]:
     """Judge the processes outside the lab on its node: they used CPU, or made processes wait."""
     node = hosts.hypervisor
     if node.foreign_pct is not None and node.foreign_pct > allowed.foreign_pct:
-        used = f"processes outside the lab used {node.foreign_pct:.0f} % of its CPU during the runs"
+        used = f"processes outside the lab used {node.foreign_pct:.0f} % of its CPU during the repeats"
         yield f"{DISTURBED}{used}, allowed {allowed.foreign_pct:g} %"
     for resource, share in node.pressure_pct.items():
         if share > allowed.pressure_pct:

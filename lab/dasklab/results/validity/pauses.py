@@ -17,12 +17,12 @@ ACTIVE_SHARE = 0.2
 
 
 def differences(timings: Timings, attempt: Attempt, allowed: Tolerances) -> Iterator[str]:
-    """Yield a line for each pause that was too long: of dasklab in the trial, of others in a timed run."""
+    """Yield a line for each pause that was too long: of dasklab in the trial, of others in a timed repeat."""
     if attempt.suspended_s > allowed.paused_s:
         yield f"the machine that runs dasklab was suspended for {attempt.suspended_s:.1f} s during the trial"
     yield from _too_long(attempt.pauses, allowed, "during the trial")
     for sample in timings.timed:
-        yield from _too_long(sample.pauses, allowed, f"in run {sample.run}")
+        yield from _too_long(sample.pauses, allowed, f"in repeat {sample.repeat}")
 
 
 def _too_long(pauses: Iterable[Pause], allowed: Tolerances, when: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Whether TCP retransmitted more in the runs than settings and probes explain: a loss from outside; pure.
+"""Whether TCP retransmitted more in the repeats than settings and probes explain: a loss from outside; pure.
 
 Retransmissions come in bursts, whenever a connection fills a queue. So their number varies far more than a
 binomial one, most of all on hosts that send little: all hosts are judged together, and what is usual is
@@ -17,7 +17,7 @@ from dasklab.results.validity.binomial import exceeds
 # most 0.29 %, apart from three with an emulated RTL8139, whose probes did so as well (1.1 to 1.5 %). If a
 # worker of three loses 2 % of its segments, it is 0.7 %.
 USUAL_SHARE = 0.004
-PROBE_FACTOR = 2  # a probe has one connection; those of a run compete with each other
+PROBE_FACTOR = 2  # a probe has one connection; those of a repeat compete with each other
 SEGMENT_BYTES = 1448  # of a full TCP segment
 
 
@@ -32,9 +32,9 @@ def warnings(trial: RequestedTrial, hosts: Hosts, measured: Measured, confidence
         most = max(facts, key=lambda name: _again(facts[name]))
         own = f"{100 * _again(facts[most]) / _sent(facts[most]):.2f} %"
         yield (
-            f"{100 * again / sent:.2f} % of the TCP segments in the runs were retransmitted, most by {most}"
-            f" ({own} of its own); neither the settings nor the probes ({100 * probed:.2f} %) explain that,"
-            " so frames may have been lost outside of the lab"
+            f"{100 * again / sent:.2f} % of the TCP segments in the repeats were retransmitted, most by"
+            f" {most} ({own} of its own); neither the settings nor the probes ({100 * probed:.2f} %)"
+            " explain that, so frames may have been lost outside of the lab"
         )
 
 

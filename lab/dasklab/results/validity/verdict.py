@@ -116,14 +116,14 @@ def _fail_unreadable(trial: Trial, reason: str) -> Result | None:
 def _judge(trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:
     """Judge a trial that completed. Without a baseline its links cannot be judged yet."""
     requested, timings = trial.requested, trial.need(Timings)
-    during_runs = [
+    during_repeats = [
         *faults.differences(requested, trial.observed_faults, timings),
         *pauses.differences(timings, trial.attempt, allowed),
     ]
     if base is None:
-        return ("invalid" if during_runs else "ok"), during_runs
+        return ("invalid" if during_repeats else "ok"), during_repeats
     reasons = link_reasons(requested, trial.configured, trial.measured, base, allowed)
-    reasons += [*cluster.differences(requested, timings), *during_runs]
+    reasons += [*cluster.differences(requested, timings), *during_repeats]
     if hosts := trial.hosts:
         reasons += [*node.clocks(hosts), *node.steal(hosts, allowed), *node.foreign(hosts, allowed)]
     return ("invalid" if reasons else "ok"), reasons

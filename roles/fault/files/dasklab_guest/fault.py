@@ -1,7 +1,7 @@
-"""Inject one fault on this host, a fixed time after the workload's first timed run began, and undo it.
+"""Inject one fault on this host, a fixed time after the workload's first timed repeat began, and undo it.
 
 ``arm`` starts a transient systemd unit that waits for the file ``STARTED``, which the workload creates on
-every host when its first timed run begins. ``at_s`` later the unit injects the fault:
+every host when its first timed repeat begins. ``at_s`` later the unit injects the fault:
 
     kill      the service is killed and stays away
     restart   the service is killed, and started again after ``for_s``
@@ -48,7 +48,7 @@ def arm(does: str, at_s: float, service: str, ttl_s: float, for_s: float = 0) ->
 
     Args:
         does: one of FAULTS.
-        at_s: seconds after the first timed run began.
+        at_s: seconds after the first timed repeat began.
         service: the systemd service that ``kill`` and ``restart`` act on.
         ttl_s: seconds until the unit ends in any case.
         for_s: how long ``restart`` and ``cut`` last.

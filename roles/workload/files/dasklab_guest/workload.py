@@ -54,7 +54,7 @@ def run(
         params: the workload's parameters.
         options: further options of the workload's command line.
         source: the script itself, where it does not come with dasklab.
-        signal_faults: whether to signal the start of the first timed run to armed faults.
+        signal_faults: whether to signal the start of the first timed repeat to armed faults.
         output: the name of the file.
         record: the name of the folder for a record of the cluster; "" for none.
 

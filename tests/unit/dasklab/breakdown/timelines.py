@@ -80,7 +80,7 @@ def make_repeat(
         for key, size, holders in row.get("needs", ())
     ]
     rows: dict[str, list[Row]] = {name: [] for name in TABLES} | {
-        "runs": [{"run": number, "warmup": False, "start_s": start, "stop_s": stop}],
+        "repeats": [{"repeat": number, "warmup": False, "start_s": start, "stop_s": stop}],
         "workers": [{"worker": name, "threads": count} for name, count in threads.items()],
         "tasks": [{name: value for name, value in row.items() if name != "needs"} for row in tasks],
         "needs": needs,

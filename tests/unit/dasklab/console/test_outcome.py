@@ -105,7 +105,7 @@ def fail(trial: Json, files: Json) -> int:
     reasons = ["client: Run the workload: no memory"]
     files.clear()
     files["failed.json"] = {
-        "schema": 3,
+        "schema": 4,
         "status": "failed",
         "host": "client",
         "task": "T",

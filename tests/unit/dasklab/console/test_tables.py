@@ -119,12 +119,12 @@ def test_dry_run_prints_the_trials_and_their_duration() -> None:
 def test_reason_that_trials_share_is_printed_once(
     sweep: experiment.Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reason = "client: Look before the runs: ssh: connect to host 10.77.0.11 port 22: No route to host"
+    reason = "client: Look before the repeats: ssh: connect to host 10.77.0.11 port 22: No route to host"
 
     def refuse(trial: Json, files: Json) -> int:
         files.clear()
         files["failed.json"] = {
-            "schema": 3,
+            "schema": 4,
             "host": "client",
             "task": "Look",
             "status": "failed",

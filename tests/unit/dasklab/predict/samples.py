@@ -42,6 +42,6 @@ TRIAL = RequestedTrial.model_validate(
             "worker-2": {"rate_mbit": 400},
         },
         "tested": [],
-        "captured_runs": 0,
+        "captured_repeats": 0,
     }
 )

@@ -23,7 +23,7 @@ def test_interrupted_farm_kills_running_simulations_and_starts_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pids, python = tmp_path / "pids", tmp_path / "python"
-    outcome = Outcome(seed=1, runs=(), digest="", messages=0, ops={}, unknown=(), cpu_s=0.0)
+    outcome = Outcome(seed=1, repeats=(), digest="", messages=0, ops={}, unknown=(), cpu_s=0.0)
     python.write_text(PYTHON.format(pids=pids, outcome=outcome.model_dump_json()))
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))

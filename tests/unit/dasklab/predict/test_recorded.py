@@ -13,7 +13,7 @@ from dasklab.records.recorder.process import CPU, WAITING_FOR_CPU
 from tests.unit.dasklab.breakdown.timelines import fetch, make_repeat, task
 
 SPAN = "execute/span/{}/seconds"
-METRICS = ["run", "node", "metric", "value"]
+METRICS = ["repeat", "node", "metric", "value"]
 
 
 def frames() -> dict[str, pd.DataFrame]:
@@ -35,10 +35,10 @@ def frames() -> dict[str, pd.DataFrame]:
     ]
     needed = ["('add-1', 1)", "('source-0', 3)", "('source-0', 3)"]
     return {
-        "runs": pd.DataFrame({"run": [0, 1], "warmup": [True, False]}),
-        "tasks": pd.DataFrame(tasks, columns=["run", "key", "start_s", "stop_s", "nbytes"]),
+        "repeats": pd.DataFrame({"repeat": [0, 1], "warmup": [True, False]}),
+        "tasks": pd.DataFrame(tasks, columns=["repeat", "key", "start_s", "stop_s", "nbytes"]),
         "metrics": pd.DataFrame(metrics, columns=METRICS),
-        "needs": pd.DataFrame({"run": 1, "key": "a", "needed": needed, "nbytes": [800, 1234, 1234]}),
+        "needs": pd.DataFrame({"repeat": 1, "key": "a", "needed": needed, "nbytes": [800, 1234, 1234]}),
     }
 
 
@@ -95,7 +95,7 @@ def test_workers_are_behind_by_the_prepared_results_that_they_lack() -> None:
         (1, "('old-0', 2)", 8, ""),
         (1, "('add-1', 1)", 8, "worker-1"),  # computed in a repeat
     ]
-    tables["needs"] = pd.DataFrame(needs, columns=["run", "needed", "nbytes", "holders"])
+    tables["needs"] = pd.DataFrame(needs, columns=["repeat", "needed", "nbytes", "holders"])
     assert recorded.behind(tables, ["worker-1", "worker-2", "worker-3"]) == (2, 0, 2)
     tables["needs"] = tables["needs"][3:]
     assert recorded.behind(tables, ["worker-1", "worker-2", "worker-3"]) == (0, 0, 0)
@@ -158,7 +158,7 @@ def test_operations_cost_the_busy_time_of_loops_without_that_of_bytes() -> None:
     costs = recorded.costs(repeats, {"scheduler": 100.0, "worker": 50.0})
     assert costs["scheduler"].op_s == pytest.approx(0.5 / 100)
     assert costs["worker"].byte_s == pytest.approx(1e-9)
-    # Both workers together, per repeat: 0.1 s for each of 10 tasks in three runs
+    # Both workers together, per repeat: 0.1 s for each of 10 tasks in three repeats
     assert costs["worker"].op_s == pytest.approx(1.0 / 3 / 50)
 
 
@@ -166,7 +166,7 @@ def test_cost_of_a_byte_is_bounded() -> None:
     repeats = [repeat(1, 100_000, 2, 1e-6), repeat(2, 400_000, 3, 1e-6), repeat(3, 200_000, 5, 1e-6)]
     worker = recorded.costs(repeats, {"scheduler": 100.0, "worker": 50.0})["worker"]
     assert worker.byte_s == recorded.MAX_BYTE_S
-    # The rest is the operations': 1 s for tasks and 2 x 0.7 s for bytes in three runs
+    # The rest is the operations': 1 s for tasks and 2 x 0.7 s for bytes in three repeats
     assert worker.op_s == pytest.approx((2.4 - 2 * 700_000 * 1e-8) / 3 / 50)
 
 
@@ -193,10 +193,10 @@ def shuffled() -> dict[str, pd.DataFrame]:
     ]
     needs = [(1, tasks[2][1], tasks[row][1], 28) for row in (0, 1)]
     return {
-        "runs": pd.DataFrame({"run": [1, 2], "warmup": [False, False]}),
-        "tasks": pd.DataFrame(tasks, columns=["run", "key", "start_s", "stop_s", "nbytes"]),
+        "repeats": pd.DataFrame({"repeat": [1, 2], "warmup": [False, False]}),
+        "tasks": pd.DataFrame(tasks, columns=["repeat", "key", "start_s", "stop_s", "nbytes"]),
         "metrics": pd.DataFrame(metrics, columns=METRICS),
-        "needs": pd.DataFrame(needs, columns=["run", "key", "needed", "nbytes"]),
+        "needs": pd.DataFrame(needs, columns=["repeat", "key", "needed", "nbytes"]),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dasklab.model.files import Outcome, SimulatedRun
+from dasklab.model.files import Outcome, SimulatedRepeat
 from dasklab.sim import build
 from dasklab.sim.kernel import Kernel
 from dasklab.sim.scenario import Scenario
@@ -15,10 +15,10 @@ from tests.unit.dasklab.predict.samples import CALIBRATION, PAYLOAD, TRIAL
 
 def point(workers: int, seconds: float, *, tasks_each: int = 10, busy: float = 0.5) -> Point:
     """A cell of tiny tasks with this duration."""
-    run = SimulatedRun(warmup=False, duration_s=seconds, transfer_bytes=2_500_000_000)
+    run = SimulatedRepeat(warmup=False, duration_s=seconds, transfer_bytes=2_500_000_000)
     outcome = Outcome(
         seed=0,
-        runs=(run,),
+        repeats=(run,),
         digest="",
         messages=0,
         ops={},

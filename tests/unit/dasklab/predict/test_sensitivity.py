@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dasklab.commands import sensitivity as command
 from dasklab.model.experiments.trial import RequestedTrial
-from dasklab.model.files import Outcome, SimulatedRun, Timings
+from dasklab.model.files import Outcome, SimulatedRepeat, Timings
 from dasklab.predict import farm, pictures, sensitivity
 from dasklab.predict.validation import Validated
 from dasklab.results.run import Run
@@ -40,10 +40,10 @@ def analyzed(
 
     def outcome(scenario: Scenario) -> Outcome:
         duration_s = law(scenario) * NOISE[scenario.seed]
-        warmup = SimulatedRun(warmup=True, duration_s=99, transfer_bytes=0)
-        run = SimulatedRun(warmup=False, duration_s=duration_s, transfer_bytes=0)
+        warmup = SimulatedRepeat(warmup=True, duration_s=99, transfer_bytes=0)
+        run = SimulatedRepeat(warmup=False, duration_s=duration_s, transfer_bytes=0)
         return Outcome(
-            seed=scenario.seed, runs=(warmup, run), digest="", messages=0, ops={}, unknown=(), cpu_s=0
+            seed=scenario.seed, repeats=(warmup, run), digest="", messages=0, ops={}, unknown=(), cpu_s=0
         )
 
     def simulate_all(scenarios: Iterable[Scenario], on_outcome: object) -> list[Outcome]:
@@ -160,16 +160,16 @@ def test_measured_times_are_of_trials_that_differ_in_one_resource(tmp_path: Path
     def trial(name: str, seconds: float, rate: float, **settings: object) -> None:
         nics = {host: {"rate_mbit": rate} for host in ("scheduler", "worker-1", "worker-2")}
         content = TRIAL.model_dump() | {"trial": name, "nics": nics} | settings
-        sample = {"run": 0, "warmup": False, "start": 0, "stop": 1, "duration_s": seconds, "ok": True}
+        sample = {"repeat": 0, "warmup": False, "start": 0, "stop": 1, "duration_s": seconds, "ok": True}
         cluster = {"workers": 2, "threads": 2, "addresses": {}}
         timings = {"workload": "w", "params": {}, "tasks": None, "samples": [sample], "cluster": cluster}
         (tmp_path / name).mkdir()
         documents.write(tmp_path / name, RequestedTrial.model_validate(content))
         documents.write(tmp_path / name, Timings.model_validate(timings | {"versions": {}}))
-        result = {"schema": 3, "experiment": "e", "trial": name, "cell": "c", "status": "ok", "reasons": []}
+        result = {"schema": 4, "experiment": "e", "trial": name, "cell": "c", "status": "ok", "reasons": []}
         spent = {"wall_s": 1, "measuring_s": 1}
         (tmp_path / name / "result.json").write_text(json.dumps(result | spent))
-        attempt = {"schema": 3, "started": 0, "exit_status": 0, "error": None, "files": ["timings.json"]}
+        attempt = {"schema": 4, "started": 0, "exit_status": 0, "error": None, "files": ["timings.json"]}
         (tmp_path / name / "attempt.json").write_text(json.dumps(attempt | spent))
 
     trial("a", 4.0, 100)
@@ -178,7 +178,7 @@ def test_measured_times_are_of_trials_that_differ_in_one_resource(tmp_path: Path
     trial("uncapped", 1.0, 0)
     trial("more", 1.5, 100, workers=3)
     trial("flooded", 9.0, 100, bridge="flooding")
-    campaign = {"schema": 3, "name": "e", "quick": False, "seed": 1, "only": None, "git_revision": None}
+    campaign = {"schema": 4, "name": "e", "quick": False, "seed": 1, "only": None, "git_revision": None}
     order = ["a", "b", "c", "uncapped", "more", "flooded"]
     campaign |= {"order": order, "setup": {"hosts": []}, "experiment": {}}
     (tmp_path / "experiment.json").write_text(json.dumps(campaign))

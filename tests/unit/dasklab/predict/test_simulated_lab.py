@@ -15,7 +15,7 @@ from dasklab.console.trials.simulated import Calibrated, go_on
 from dasklab.errors import LabError
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import RequestedTrial
-from dasklab.model.files import Outcome, Result, SimulatedRun, Simulation
+from dasklab.model.files import Outcome, Result, SimulatedRepeat, Simulation
 from dasklab.model.settings.trial_settings import Workload
 from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibration import Calibration
@@ -37,7 +37,7 @@ CAPS = {
     "question": "Q?",
     "metrics": {"compute_s": "fig14", "transfer_mb": None, "rtt_ms": None},
     "factors": {"rate_mbit": {"sets": "nics.cluster.rate_mbit", "levels": [0, 100]}},
-    "runs": 5,
+    "repeats": 5,
     "blocks": 1,
 }
 REFUSAL = "this run was simulated; costs can be taken from measured runs only"
@@ -47,11 +47,11 @@ def outcome(scenario: Scenario) -> Outcome:
     """A run takes 2 s without a rate cap and 4 s with one, plus up to 0.1 s that depend on the seed."""
     capped = scenario.rates_mbit["worker-1"] < 1000
     duration_s = (4.0 if capped else 2.0) + scenario.seed / 2**32 / 10
-    run = SimulatedRun(warmup=False, duration_s=duration_s, transfer_bytes=5_000_000)
+    run = SimulatedRepeat(warmup=False, duration_s=duration_s, transfer_bytes=5_000_000)
     warmup = run.model_copy(update={"warmup": True})
     return Outcome(
         seed=scenario.seed,
-        runs=(warmup,) * scenario.warmups + (run,) * scenario.runs,
+        repeats=(warmup,) * scenario.warmups + (run,) * scenario.repeats,
         digest="d",
         messages=1,
         ops={},
@@ -127,7 +127,7 @@ def test_simulated_run_has_the_same_trials_tables_and_verdicts(
     assert [result.status for result in results] == ["ok"] * 3
     frame = load(predicted)
     times = frame[(frame.metric == "compute_s") & ~frame.warmup]
-    assert set(times.groupby("cell").value.count()) == {2 * 6, 6}  # 5 runs dealt to two seeds: three each
+    assert set(times.groupby("cell").value.count()) == {2 * 6, 6}  # 5 repeats dealt to two seeds: three each
     assert times.value[times.cell == "rate_mbit=100"].between(4.0, 4.1).all()
     assert times.value[times.cell == "rate_mbit=0"].between(2.0, 2.1).all()
     assert frame.simulated.all()
@@ -364,7 +364,7 @@ def test_trial_that_cannot_be_calibrated_on_leaves_the_others(
     assert f"{folders[0]}/records.json: its records cannot be unpacked" in caplog.text
 
 
-def test_calibrations_of_the_previous_format_are_read(tmp_path: Path) -> None:
+def test_calibrations_of_an_earlier_format_are_read(tmp_path: Path) -> None:
     calibration = json.loads(CALIBRATION.model_dump_json()) | {"schema": 2}
     calibration["free_mbit"] = calibration.pop("uncapped_mbit")
     calibration["tasks"] = {"add": {"seen": [[2.0, 100]], "cpu_share": 0.25}}

@@ -35,7 +35,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
 
     def run(name: str = "mine", **changes: object) -> Path:
         factors = {"work": {"levels": WORKLOADS}, "change": {"levels": CHANGES}}
-        common = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}, "runs": 5, "blocks": 2}
+        common = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}, "repeats": 5, "blocks": 2}
         content = Experiment.model_validate(common | {"factors": factors} | changes)
         ongoing = driver.start(tmp_path, name, content, SETUP, quick=False)
         driver.execute(ongoing, FakeLab(), lambda trial, state: None)

@@ -17,7 +17,7 @@ from dasklab.records.recorder.worker import stacks
 from dasklab.records.speedscope import speedscope
 
 ONE, TWO = "tcp://10.0.0.1:1", "tcp://10.0.0.2:2"
-SAMPLE = Sample(run=1, warmup=False, start=0.0, stop=20.0, duration_s=20.0, answer=1.0, ok=True)
+SAMPLE = Sample(repeat=1, warmup=False, start=0.0, stop=20.0, duration_s=20.0, answer=1.0, ok=True)
 
 
 def common() -> dict[str, Any]:
@@ -75,7 +75,7 @@ def taken() -> dict[str, Any]:
 
 @pytest.fixture
 def found() -> dict[str, list[dict[str, Any]]]:
-    return tables([None, taken()], [SAMPLE.model_copy(update={"run": 0}), SAMPLE])
+    return tables([None, taken()], [SAMPLE.model_copy(update={"repeat": 0}), SAMPLE])
 
 
 def test_a_stolen_task_has_the_stages_of_where_it_ran(found: dict[str, list[dict[str, Any]]]) -> None:
@@ -101,11 +101,11 @@ def test_fetches_find_their_answers_in_order(found: dict[str, list[dict[str, Any
 
 
 def test_addresses_have_names(found: dict[str, list[dict[str, Any]]]) -> None:
-    assert found["steals"][0] | {"run": 1} == found["steals"][0]
+    assert found["steals"][0] | {"repeat": 1} == found["steals"][0]
     assert (found["steals"][0]["victim"], found["steals"][0]["thief"]) == ("worker-1", "worker-2")
     assert [row["bytes_per_s"] for row in found["bandwidths"]] == [1e8, 5e7]
     assert found["needs"][0]["holders"] == "worker-1"
-    assert {row["run"] for name, rows in found.items() for row in rows if name != "config"} == {1}
+    assert {row["repeat"] for name, rows in found.items() for row in rows if name != "config"} == {1}
 
 
 def test_what_the_preload_did_not_keep_follows_from_other_rows(

@@ -52,7 +52,7 @@ def _unsorted(frames: records.Frames) -> None:
         (_negative_duration, "table load: occupancy_s is not negative"),
         (_missing_time_as_number, "table tasks: due_s is a time"),
         (_backwards, "table busy: stop_s is not before start_s"),
-        (_worker_twice, "table workers: run and address are unique"),
+        (_worker_twice, "table workers: repeat and address are unique"),
         (_unsorted, "table load: it is sorted by time_s"),
     ],
 )

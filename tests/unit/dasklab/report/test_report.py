@@ -215,12 +215,12 @@ def test_metric_that_is_almost_zero_at_rest_has_no_ratios(measured: Measure, res
     result = answer(samples, "retransmitted_pct", ["delay_ms"])
     assert result is not None and not result.scaled
     assert sentences.sentence(result, {}) == (
-        f"200 ms of delay: the TCP segments retransmitted during the runs was {format_number(200 + rest)} %"
-        f" instead of {format_number(rest)} %, without intervals: one block is too few to distinguish"
-        " differences from noise."
+        "200 ms of delay: the TCP segments retransmitted during the repeats was"
+        f" {format_number(200 + rest)} % instead of {format_number(rest)} %, without intervals: one block is"
+        " too few to distinguish differences from noise."
     )
     axes = figures.draw(result, samples, STUDY["figures"]["fig14"]).axes[0]
-    assert axes.get_ylabel() == "TCP segments retransmitted during the runs, %"
+    assert axes.get_ylabel() == "TCP segments retransmitted during the repeats, %"
     assert not [line for line in axes.lines if str(line.get_label()).startswith("2019")]
 
 
@@ -292,11 +292,11 @@ def test_only_messages_during_the_runs_count(tmp_path: Path) -> None:
     assert whole is not None
     middle_s = sum(whole.window_ns) / 2e9
     report = json.loads((tmp_path / "capture.json").read_text())
-    run = {"run": 0, "warmup": False, "start": middle_s, "stop": middle_s + 60, "duration_s": 60}
+    run = {"repeat": 0, "warmup": False, "start": middle_s, "stop": middle_s + 60, "duration_s": 60}
     report["timings"]["samples"] = [run | {"answer": 0, "ok": True}]
     (tmp_path / "capture.json").write_text(json.dumps(report))
     part = recording.read(tmp_path)
-    assert part is not None and part.runs == [(middle_s, middle_s + 60)]
+    assert part is not None and part.repeats == [(middle_s, middle_s + 60)]
 
     def messages(capture: Recording) -> int:
         return sum(capture.during(row["time_ns"]) for row in capture.rows("messages"))

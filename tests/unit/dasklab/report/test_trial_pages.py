@@ -117,4 +117,4 @@ def test_captured_runs_are_shown_where_no_others_were_recorded(
         )
         assert trial_pages._captured(Trial(tmp_path)) is expected
     timeline = trial_pages._timeline(explained)
-    assert timeline is not None and timeline.run == "captured run 0"
+    assert timeline is not None and timeline.repeat == "captured repeat 0"

@@ -23,7 +23,7 @@ def one_factor(
     random: np.random.Generator,
     levels: int = 2,
     blocks: int = 2,
-    runs: int = 3,
+    repeats: int = 3,
     effect: float = 0.0,
     between: float = BETWEEN,
 ) -> pd.DataFrame:
@@ -33,16 +33,16 @@ def one_factor(
         random: the source of noise.
         levels: the number of levels.
         blocks: the number of blocks.
-        runs: the number of runs per trial.
+        repeats: the number of repeats per trial.
         effect: the logarithm of what level 1 takes, divided by the baseline.
-        between: the standard deviation between trials; all runs of a trial share it.
+        between: the standard deviation between trials; all repeats of a trial share it.
     """
     rows = []
     for block in range(blocks):
         drift = random.normal(0, DRIFT)
         for level, null in [*((level, False) for level in range(levels)), (0, True)]:
             mean = drift + effect * (level == 1) + random.normal(0, between)
-            for value in np.exp(mean + random.normal(0, WITHIN, runs)):
+            for value in np.exp(mean + random.normal(0, WITHIN, repeats)):
                 rows.append((block, level, level == 0 and not null, null, value))
     frame = pd.DataFrame(rows, columns=["block", "level", "baseline", "null", "value"])
     frame = frame.assign(cell="level=" + frame.level.astype(str), workload="w", **VALID)

@@ -46,7 +46,7 @@ def test_every_metric_of_the_table_is_in_the_registry(measured: Measure) -> None
 
 
 def test_first_warm_up_is_the_first_run_of_a_fresh_cluster(tmp_path: Path) -> None:
-    timings = files_of(trial(warmups=2, runs=3))["timings.json"]
+    timings = files_of(trial(warmups=2, repeats=3))["timings.json"]
     (tmp_path / "timings.json").write_text(json.dumps(timings))
     rows = [row for row in samples(Trial(tmp_path)) if row["metric"] == "cold_s"]
     assert [(row["value"], row["warmup"]) for row in rows] == [(timings["samples"][0]["duration_s"], False)]

@@ -13,7 +13,7 @@ from dasklab.results.storage import documents
 from dasklab.running import collect
 
 TIMINGS = {
-    "schema": 3,
+    "schema": 4,
     "workload": "array_study",
     "params": {},
     "tasks": None,
@@ -41,7 +41,7 @@ def counters(user_s: float) -> dict[str, Any]:
 
 
 def answers(**description: Any) -> dict[str, Any]:
-    """Return the answers of a host: a delay of 50 ms, 15.5 s of CPU during the runs."""
+    """Return the answers of a host: a delay of 50 ms, 15.5 s of CPU during the repeats."""
     ping = {"src": "scheduler", "dst": "worker-1", "samples_ms": [1.0], "pings": 1}
     netem = {"direction": "egress", "peer": None, "policer": False, "delay_ms": 50}
     facts = {"kernel": "6.1", "os": "Debian", "cpus": 1, "memory_mb": 1024, "versions": {}}

@@ -89,7 +89,7 @@ def test_other_workload_does_not_inherit_parameters() -> None:
 def test_estimate_counts_runs_and_probes(sweep: experiment.Experiment) -> None:
     trial = plan("x", sweep, SETUP)[0]
     assert estimate_s(trial, 4) == 55 + 6 * 4 + 2 * (30 * 0.2 + 4 * 1 * 3)
-    captured = trial.model_copy(update={"capture": True, "captured_runs": 3})
+    captured = trial.model_copy(update={"capture": True, "captured_repeats": 3})
     assert estimate_s(captured, 4) == estimate_s(trial, 4) + 55 + 3 * 4
     containers = plan("x", sweep, SETUP.for_kind("container"))[0]
     assert estimate_s(containers, 4) == estimate_s(trial, 4) - 42
@@ -104,7 +104,7 @@ def test_remaining_time_follows_from_finished_trials(tmp_path: Path, sweep: expe
 
 
 def failed_json(status: str, reason: str) -> Json:
-    return {"schema": 3, "status": status, "host": "worker-1", "task": "Start", "reasons": [reason]}
+    return {"schema": 4, "status": status, "host": "worker-1", "task": "Start", "reasons": [reason]}
 
 
 def test_failed_trial_is_recorded_and_the_others_run(measured: Callable[..., driver.ActiveRun]) -> None:
@@ -169,7 +169,7 @@ def test_trial_with_steal_time_is_measured_again(tmp_path: Path, sweep: experime
     run = driver.start(tmp_path, "x", sweep.model_copy(update={"tolerances": allowed}), SETUP, quick=False)
     driver.execute(run, FakeLab(spoil=taken), lambda trial, state: None)
     invalid = {name: result for name, result in verdict.assess(Run(run.directory)).items() if result.reasons}
-    text = "the node: 40 % steal time during the runs, allowed 10 %"
+    text = "the node: 40 % steal time during the repeats, allowed 10 %"
     assert {name: result.reasons for name, result in invalid.items()} == {run.trials[1].trial: (text,)}
     assert run.pending() == [] == driver.resume(run.directory, SETUP).pending()
     second = FakeLab()
@@ -329,7 +329,7 @@ def test_trials_that_are_not_supported_take_no_time(tmp_path: Path, sweep: exper
     run = driver.start(tmp_path, "x", sweep, setup, quick=False)
     supported = [trial for trial in run.trials if not trial.unsupported]
     assert len(supported) == len(run.trials) / 2, "baseline and null trial"
-    assert run.remaining_s() == sum(estimate_s(trial, sweep.run_s) for trial in supported)
+    assert run.remaining_s() == sum(estimate_s(trial, sweep.repeat_s) for trial in supported)
     waits: list[str] = []
     driver.execute(run, FakeLab(), lambda trial, state: None, lambda: waits.append("for a quiet node"))
     assert len(waits) == len(supported)

@@ -44,7 +44,7 @@ def trial_of(tmp_path: Path, **settings: Any) -> RequestedTrial:
         "metrics": {"compute_s": None},
         "factors": {"bridge": {"sets": "bridge", "levels": ["learning"]}},
         "workload": {"name": "array_study", "params": {"size": 1000}},
-        "runs": 3,
+        "repeats": 3,
         "blocks": 1,
         **settings,
     }
@@ -116,7 +116,7 @@ def test_only_the_workers_that_take_part_run_a_service(tmp_path: Path) -> None:
 def test_workload_waits_for_all_workers_of_the_layout(tmp_path: Path) -> None:
     result = orders(trial_of(tmp_path, layout="2x1", workers=2), LAB)
     options = steps(result, "run", "client")["workload.run"]["options"]
-    assert options[:6] == ["--runs", "3", "--warmups", "1", "--workers", "4"]
+    assert options[:6] == ["--repeats", "3", "--warmups", "1", "--workers", "4"]
     variables = steps(result, "start", "worker-1")["cluster.start"]["variables"]
     assert (variables["DASKLAB_PROCESSES"], variables["DASKLAB_THREADS"]) == ("2", "1")
 

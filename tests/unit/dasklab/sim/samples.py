@@ -18,7 +18,7 @@ def scenario(**changes: Any) -> Scenario:
         "workload": {"name": "array_study", "params": {"size": 1000, "chunk": 500}},
         "workers": 3,
         "threads": 1,
-        "runs": 1,
+        "repeats": 1,
         "warmups": 0,
         "rates_mbit": dict.fromkeys(MACHINES, 1000.0),
         "tasks": {"add": [(0.001, 0.0, 200_000)], "random_sample": [(0.001, 0.0, 200_000)]},

@@ -18,7 +18,7 @@ from dasklab.console.trials.simulated import Calibrated
 from dasklab.errors import LabError
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import RequestedTrial
-from dasklab.model.files import ObservedFault, ObservedFaults, Outcome, Result, SimulatedRun, Timings
+from dasklab.model.files import ObservedFault, ObservedFaults, Outcome, Result, SimulatedRepeat, Timings
 from dasklab.model.forms.json_output import json_schema
 from dasklab.model.settings.trial_settings import Workload
 from dasklab.predict import farm, simulated_lab
@@ -48,7 +48,7 @@ FILE = {
             }
         }
     },
-    "runs": 4,
+    "repeats": 4,
     "blocks": 1,
     "ttl_s": 60,
 }  # fmt: skip
@@ -79,7 +79,7 @@ class Simulations:
 
     def _outcome(self, scenario: Scenario) -> Outcome:
         hung = self.hung and bool(scenario.faults)
-        run = SimulatedRun(warmup=False, duration_s=2.0 + scenario.seed / 2**32, transfer_bytes=5_000_000)
+        run = SimulatedRepeat(warmup=False, duration_s=2.0 + scenario.seed / 2**32, transfer_bytes=5_000_000)
         observed = {
             fault.host: ObservedFault(
                 at_s=float(str(fault.at_s)), lasted_s=fault.for_s, state=STATES[fault.does]
@@ -87,7 +87,8 @@ class Simulations:
             for fault in scenario.faults
         }
         return Outcome(
-            seed=scenario.seed, runs=() if hung else (run,) * scenario.runs, digest=self.digest, messages=1,
+            seed=scenario.seed, repeats=() if hung else (run,) * scenario.repeats, digest=self.digest,
+            messages=1,
             ops={}, unknown=(), cpu_s=0.1, failed=HUNG if hung else None, hung=hung,
             workers=2 if fault_of(scenario) == "kill" else 3, faults=observed,
         )  # fmt: skip
@@ -142,9 +143,9 @@ def test_every_seed_of_a_trial_with_faults_has_all_runs_and_the_trial_has_the_la
     run = simulate(measured)
     assert {trial.result.status for trial in Run(run).trials} == {"ok"}
     kill = cell(run, "fault=kill")
-    runs_and_limits = [(scenario.runs, scenario.limit_s) for scenario in simulations.with_fault("kill")]
+    runs_and_limits = [(scenario.repeats, scenario.limit_s) for scenario in simulations.with_fault("kill")]
     assert runs_and_limits == [(4, 60)] * 2
-    assert {scenario.runs for scenario in simulations.scenarios if not scenario.faults} == {2}
+    assert {scenario.repeats for scenario in simulations.scenarios if not scenario.faults} == {2}
     at_s = documents.need(RequestedTrial, kill).faults[0].at_s
     assert documents.need(ObservedFaults, kill).hosts == {
         "worker-2": ObservedFault(at_s=at_s, lasted_s=None, state="inactive")
@@ -164,7 +165,7 @@ def test_fault_is_not_observed_if_the_runs_of_one_seed_were_too_short(
     monkeypatch.setattr(farm, "simulate_all", last_too_short)
     result = documents.need(Result, cell(simulate(measured), "fault=kill"))
     assert result.status == "invalid"
-    assert "the runs took" in result.reasons[0]
+    assert "the repeats took" in result.reasons[0]
 
 
 def test_hang_is_a_result_with_its_seed_faults_and_command(measured: Path, simulations: Simulations) -> None:

@@ -96,7 +96,7 @@ class Advice:
     @property
     def threshold(self) -> str:
         """From where on this advice is given."""
-        share = f"{100 * LEAST_SHARE:.0f} % of the run"
+        share = f"{100 * LEAST_SHARE:.0f} % of the time"
         return f"{self.rule.threshold}, and {share}" if self.rule.threshold else share
 
     def __str__(self) -> str:

@@ -130,7 +130,7 @@ RULES = (
         f"{DISTRIBUTED}/efficiency.html#use-larger-tasks", _small_tasks,
     ),
     AdviceRule(
-        "one long task", f"{100 * LONG_SHARE:.0f} % of the run, with half of the other threads idle",
+        "one long task", f"{100 * LONG_SHARE:.0f} % of the time, with half of the other threads idle",
         "Split it into several.", f"{DISTRIBUTED}/efficiency.html", _long_task,
     ),
     AdviceRule(

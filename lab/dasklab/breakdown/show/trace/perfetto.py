@@ -82,7 +82,7 @@ def _metadata(explained: Explained) -> dict[str, str]:
         }
     if timings := explained.trial.timings:
         values |= {name: str(version) for name, version in timings.versions.items()}
-    values["runs"] = ", ".join(f"{repeat.number}: {repeat.makespan:.3f} s" for repeat in explained.timed)
+    values["repeats"] = ", ".join(f"{repeat.number}: {repeat.makespan:.3f} s" for repeat in explained.timed)
     return values
 
 
@@ -92,7 +92,7 @@ class _Hosts:
     def __init__(self, writer: TraceWriter, repeats: Sequence[Repeat]) -> None:
         self.writer = writer
         path = writer.process(PATH)
-        self.path, self.repeats = writer.thread(path, PATH), writer.thread(path, "runs")
+        self.path, self.repeats = writer.thread(path, PATH), writer.thread(path, "repeats")
         self._tracks: dict[tuple[str, str, int], int] = {}
         threads = {name: number for repeat in repeats for name, number in repeat.threads.items()}
         labels = {SCHEDULER: ""} | {name: counted(number, "thread") for name, number in threads.items()}
@@ -144,8 +144,8 @@ class _RepeatTrace:
         arriving.append(number)
 
     def write(self) -> None:
-        title = f"warm-up {self.repeat.number}" if self.repeat.warmup else f"run {self.repeat.number}"
-        self._slice(self.hosts.repeats, self.repeat.start, self.repeat.stop, title, "run")
+        title = f"warm-up {self.repeat.number}" if self.repeat.warmup else f"repeat {self.repeat.number}"
+        self._slice(self.hosts.repeats, self.repeat.start, self.repeat.stop, title, "repeat")
         path = critical_path(self.repeat)
         for index in range(len(path)):
             self._interval(self.hosts.path, path, index)

@@ -16,7 +16,7 @@ RECORDED = pd.DataFrame(
         (1, "", "", 50e6),
         (1, "b", "a", 8e6),
     ],
-    columns=["run", "receiver", "sender", "bytes_per_s"],
+    columns=["repeat", "receiver", "sender", "bytes_per_s"],
 )
 
 

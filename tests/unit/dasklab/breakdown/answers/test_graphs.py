@@ -14,7 +14,7 @@ def repeat(number: int, *graphs: Row) -> Repeat:
     return make_repeat(number=number, start=10.0, stop=20.0, threads={}, graphs=graphs)
 
 
-def test_stages_are_means_over_runs_of_all_graphs_of_each() -> None:
+def test_stages_are_means_over_repeats_of_all_graphs_of_each() -> None:
     first = {"begin_s": 11.0, "sent_s": 11.5, "received_s": 12.5, "tasks": 100, "nbytes": 1000,
              "materialise_s": 0.25, "order_s": 0.5, "state_s": 0.75}  # fmt: skip
     second = {"begin_s": 15.0, "sent_s": 15.5, "received_s": 15.75, "tasks": 50, "nbytes": 500,
@@ -58,7 +58,7 @@ def test_quadratic_stages_are_named_unless_they_are_short() -> None:
 
 def test_a_graph_in_words() -> None:
     graphs = times(2000, upload=0.5)
-    assert wording.graph_size(graphs) == "Graphs of a run: 2000 tasks, 0.20 MB, 100 bytes per task."
+    assert wording.graph_size(graphs) == "Graphs: 2000 tasks, 0.20 MB, 100 bytes per task."
     title = "on the wire to the scheduler, until it has handled it"
     assert (title, "500.00", "250.0", "yes") in list(wording.graph_rows(graphs))
     assert wording.graph_size(None) == "" and list(wording.graph_rows(None)) == []

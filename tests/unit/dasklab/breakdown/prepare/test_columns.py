@@ -81,7 +81,7 @@ def test_the_kth_element_of_the_others(positions: set[int], k: int) -> None:
 
 def test_a_worker_that_left_has_the_threads_that_it_used() -> None:
     tables = {name: pd.DataFrame([], columns=list(columns)) for name, columns in TABLES.items()}
-    tables["runs"] = pd.DataFrame([{"run": 0, "warmup": False, "start_s": 0.0, "stop_s": 9.0}])
+    tables["repeats"] = pd.DataFrame([{"repeat": 0, "warmup": False, "start_s": 0.0, "stop_s": 9.0}])
     rows = [("x", "a", 1, 1.0, 2.0), ("y", "a", 2, 1.0, 2.0), ("z", "b", 1, 1.0, 2.0)]
     tables["tasks"] = pd.DataFrame(rows, columns=["key", "worker", "thread", "start_s", "stop_s"]).reindex(
         columns=list(TABLES["tasks"])

@@ -95,7 +95,7 @@ def test_stored_trial_has_metadata_and_names_of_kinds(tmp_path: Path) -> None:
     write(explain(open_trial(trial)), tmp_path / "trial.pftrace")
     trace = Trace(tmp_path / "trial.pftrace")
     assert trace.metadata["experiment"] == "baseline" and trace.metadata["cell"]
-    assert trace.metadata["dask"] and trace.metadata["runs"].startswith("1: ")
+    assert trace.metadata["dask"] and trace.metadata["repeats"].startswith("1: ")
     names = {one.name for one in trace.slices if one.category == "task"}
     assert "sum" in {name.split("-")[0] for name in names}
     assert not any(char.isdigit() for name in names for char in name[-8:]), names  # no tokens

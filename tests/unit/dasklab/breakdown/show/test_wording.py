@@ -45,7 +45,7 @@ def test_time_that_could_not_be_divided_is_named_with_where_it_lies() -> None:
     in_one_piece = wording.paragraph(replace(lowered, repeats=1, undivided=(0.2, 3.9)))
     assert "3.70 s that could not be divided further (between 0.2 s and 3.9 s)" in in_one_piece
     in_pieces = wording.paragraph(replace(lowered, undivided=(0.2, 1.9)))
-    assert "further (at most 1.7 s in one piece, between 0.2 s and 1.9 s of a run)" in in_pieces
+    assert "further (at most 1.7 s in one piece, between 0.2 s and 1.9 s of a repeat)" in in_pieces
 
 
 def test_a_difference_in_words() -> None:
@@ -63,7 +63,7 @@ def test_a_table_ends_with_the_makespan() -> None:
 def test_a_breakdown_in_words() -> None:
     text = wording.paragraph(NEW)
     assert text.startswith(
-        "A run took 7.70 s on 3 threads (mean of 5 runs). Thread time: 44 % waiting for data: on the wire,"
+        "It took 7.70 s on 3 threads (mean of 5 repeats). Thread time: 44 % waiting for data: on the wire,"
     )
     assert "On the critical path: 4.00 s computing (worker-1), 3.70 s the wire (worker-3)" in text
     assert "With a network that takes no time" not in text
@@ -74,12 +74,12 @@ def test_a_breakdown_in_words() -> None:
     )
 
 
-def test_short_runs_have_three_digits() -> None:
+def test_short_repeats_have_three_digits() -> None:
     short = replace(
         OLD, makespan_s=0.0412, replayed=Replay(0.0412, 0.0402), bottlenecks={(OWN, "worker-1"): 0.009}
     )
     text = wording.paragraph(short)
-    assert text.startswith("A run took 0.0412 s") and "0.0090 s computing (worker-1)" in text
+    assert text.startswith("It took 0.0412 s") and "0.0090 s computing (worker-1)" in text
     assert "0.0402 s, at most 0.0010 s less" in text
     longer = wording.difference(Difference(short, replace(short, makespan_s=0.0512)))
     assert longer == "+0.0100 s (0.0412 to 0.0512 s)."

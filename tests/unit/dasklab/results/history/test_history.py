@@ -42,7 +42,7 @@ def run(tmp_path: Path) -> Path:
             "dask": {"sets": "packages.dask", "levels": ["2026.8.0", "2024.8.0", "2025.4.1"]},
             "delay": {"sets": "links.scheduler.delay_ms", "levels": [0, 50]},
         },
-        "runs": 5,
+        "repeats": 5,
         "blocks": 3,
     }
     run = driver.start(

@@ -27,7 +27,7 @@ def sloped(trial: Json) -> float:
 
 
 def test_intervals_cover_the_truth_though_runs_share_their_trial() -> None:
-    """Two blocks of three runs. If runs counted as independent, 29 % of the intervals would miss it."""
+    """Two blocks of three repeats. If repeats counted as independent, 29 % of the intervals would miss it."""
     cells = [result.cells[1] for result in experiments(60)]
     misses = sum(cell.ratio.excludes(1) for cell in cells) / len(cells)
     assert misses <= 0.12
@@ -39,13 +39,14 @@ def test_no_difference_is_shown_where_there_is_none() -> None:
 
 
 def test_difference_of_30_pct_is_shown_with_three_blocks() -> None:
-    results = experiments(40, levels=4, blocks=3, runs=2, effect=math.log(1.3))
+    results = experiments(40, levels=4, blocks=3, repeats=2, effect=math.log(1.3))
     assert sum(result.cells[1].is_shown for result in results) >= 32
 
 
 def test_more_runs_of_the_same_trials_add_little() -> None:
     few, many = (
-        np.median([result.cells[1].ratio.high for result in experiments(40, runs=runs)]) for runs in (3, 30)
+        np.median([result.cells[1].ratio.high for result in experiments(40, repeats=runs)])
+        for runs in (3, 30)
     )
     assert many > 1 + 0.7 * (few - 1)
 

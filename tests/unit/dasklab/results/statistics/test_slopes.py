@@ -22,7 +22,7 @@ INVALID: list[Json] = [{"warmup": True}, {"null": True}, {"status": "invalid"}, 
 
 
 def frame(seconds: dict[str, tuple[float, float]]) -> pd.DataFrame:
-    """Return a table in which the runs of each engine take a + b / rate, and some invalid samples.
+    """Return a table in which the repeats of each engine take a + b / rate, and some invalid samples.
 
     Args:
         seconds: for each engine a, in seconds, and b, in Mbit.

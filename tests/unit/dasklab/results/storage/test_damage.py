@@ -79,10 +79,10 @@ DAMAGES: dict[str, Damage] = {
     "nested": lambda path: path.write_text("[" * 200_000),
     "a list": lambda path: path.write_text("[]"),
     "null": lambda path: path.write_text("null"),
-    "bare": lambda path: path.write_text('{"schema": 3}'),
+    "bare": lambda path: path.write_text('{"schema": 4}'),
     "of another type": edit(change_types),
     "negative": edit(negate),
-    "of a later format": edit(lambda document: document | {"schema": 4}),
+    "of a later format": edit(lambda document: document | {"schema": 5}),
     "without a format": edit(lambda document: {k: v for k, v in document.items() if k != "schema"}),
 }
 
@@ -218,7 +218,7 @@ def test_damaged_records_leave_one_trial_unexplained(results: Path, how: str) ->
     all_damages[how](file)
     result = dasklab("explain", run_of(results))
     assert result.exit_code == 0 and str(file) in result.stderr
-    assert "baseline: A run took" in result.stdout
+    assert "baseline: It took" in result.stdout
     if how != "removed":
         alone = dasklab("explain", run_of(results) / BAD)
         assert alone.exit_code == 1 and str(file) in alone.stderr
@@ -329,7 +329,7 @@ def test_trial_that_leaves_a_damaged_file_has_failed(
 ) -> None:
     def spoil(trial: dict[str, Any], files: dict[str, Any]) -> int:
         if trial["cell"] == "delay_ms=50":
-            files[document] = {"schema": 3, "rtt": 5}
+            files[document] = {"schema": 4, "rtt": 5}
         return 0
 
     run = measured(FakeLab(spoil=spoil))

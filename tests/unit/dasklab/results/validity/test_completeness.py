@@ -46,7 +46,7 @@ LOSSES = [
     ({"softnet_dropped": 5000}, {}, "the capturing host's backlog dropped 5,000 frames"),
     ({"left_behind": 6}, {}, "tcpdump left 6 received frames behind when it was stopped"),
     ({"nic_statistics": {"rx_missed_errors": 7}}, {}, "the capture interface counted 7 rx_missed_errors"),
-    ({"expired": True}, {}, "tcpdump ended before the runs did"),
+    ({"expired": True}, {}, "tcpdump ended before the repeats did"),
     ({"frames": None, "left_behind": None}, {}, "tcpdump did not report what it captured"),
     ({}, {"lost_by_capture_bytes": 1448}, "1,448 bytes were acknowledged but are not in the files"),
 ]
@@ -112,8 +112,16 @@ HOST_FACTS |= {"congestion_control": "", "clock_ahead_at_most_s": 0, "seconds": 
 def trial(
     directory: Path, frames: list[Packet], *, timed_runs: int = 1, hosts: bool = True, **report: Any
 ) -> Path:
-    """Write a trial whose capture, of one run, holds these frames of a real cluster."""
-    run = {"run": 0, "warmup": False, "start": 1.0, "stop": 2.0, "duration_s": 1.0, "answer": 0.0, "ok": True}
+    """Write a trial whose capture, of one repeat, holds these frames of a real cluster."""
+    run = {
+        "repeat": 0,
+        "warmup": False,
+        "start": 1.0,
+        "stop": 2.0,
+        "duration_s": 1.0,
+        "answer": 0.0,
+        "ok": True,
+    }
     addresses = {name: f"tcp://{address}:40000" for name, address in WORKERS.items()}
     timings = capture_report()["timings"] | {"cluster": {"workers": 2, "threads": 2, "addresses": addresses}}
     write(directory, pcap(frames), frames=len(frames), timings=timings | {"samples": [run]}, **report)
@@ -123,7 +131,7 @@ def trial(
         for name, address in WORKERS.items()
     }
     if hosts:
-        document = {"schema": 3, "hypervisor": {"name": None, "accel": "tcg"}, "hosts": facts}
+        document = {"schema": 4, "hypervisor": {"name": None, "accel": "tcg"}, "hosts": facts}
         (directory / "hosts.json").write_text(json.dumps(document))
     return directory
 
@@ -141,10 +149,10 @@ NOT_DASK = [frame for frame in FRAMES if not ends(frame)]
 CUT = [(time_ns, data if frame in OF_SCHEDULER else data[:512], length)
        for frame in FRAMES for time_ns, data, length in [frame]]  # fmt: skip
 BLIND = [
-    (NOT_DASK, {}, "none of its 28 frames is Dask's, though the workers send about 0.165 MB in 1 run"),
+    (NOT_DASK, {}, "none of its 28 frames is Dask's, though the workers send about 0.165 MB in 1 repeat"),
     (NOT_DASK, {"hosts": False}, "none of its 28 frames is Dask's"),
-    ([], {}, "none of its 0 frames is Dask's, though the workers send about 0.165 MB in 1 run"),
-    (OF_SCHEDULER, {}, "it holds 0.0353 MB of about 0.165 MB that the workers send in 1 run"),
+    ([], {}, "none of its 0 frames is Dask's, though the workers send about 0.165 MB in 1 repeat"),
+    (OF_SCHEDULER, {}, "it holds 0.0353 MB of about 0.165 MB that the workers send in 1 repeat"),
     (OF_OTHERS, {}, "it does not hold the messages between the scheduler and worker-1, worker-2"),
     (WITHOUT_ONE, {"hosts": False}, "it does not hold the messages between the scheduler and worker-2"),
 ]
@@ -182,7 +190,7 @@ def test_blind_capture_also_reports_its_losses(tmp_path: Path) -> None:
 
 def test_capture_that_was_cut_short_is_not_blind(tmp_path: Path) -> None:
     short = verdict(tmp_path, OF_SCHEDULER[:9], expired=True)
-    assert (short.verdict, short.reasons) == ("lost", ("tcpdump ended before the runs did",))
+    assert (short.verdict, short.reasons) == ("lost", ("tcpdump ended before the repeats did",))
 
 
 def test_run_and_baseline_report_an_incomplete_capture(

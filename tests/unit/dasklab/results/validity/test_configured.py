@@ -29,7 +29,7 @@ def reasons(change: Change = lambda files: None, **settings: Any) -> list[str]:
 
 
 def set_amounts(**amounts: object) -> Change:
-    """Change worker-1's first queue or policer, before and after the runs."""
+    """Change worker-1's first queue or policer, before and after the repeats."""
 
     def change(files: Json) -> None:
         worker = host(files, "worker-1")
@@ -123,7 +123,7 @@ def test_impairment_must_last_until_the_runs_end() -> None:
     def disappear(files: Json) -> None:
         host(files, "worker-1")["qdisc_after"] = []
 
-    assert reasons(disappear, **SHAPED) == ["worker-1: the impairment was gone when the runs ended"]
+    assert reasons(disappear, **SHAPED) == ["worker-1: the impairment was gone when the repeats ended"]
 
 
 def test_impairment_must_not_appear_during_the_runs() -> None:
@@ -131,7 +131,7 @@ def test_impairment_must_not_appear_during_the_runs() -> None:
         host(files, "worker-2")["qdisc_after"] = host(files, "worker-1")["qdisc_after"]
 
     assert reasons(appear, **SHAPED) == [
-        "worker-2: the impairment was another one when the runs ended: rate_mbit 100 Mbit/s"
+        "worker-2: the impairment was another one when the repeats ended: rate_mbit 100 Mbit/s"
     ]
 
 

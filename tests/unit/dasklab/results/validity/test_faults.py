@@ -29,7 +29,7 @@ def experiment(*faults: Json) -> Experiment:
             "question": "Q?",
             "metrics": {"compute_s": None},
             "factors": {"fault": {"levels": levels}},
-            "runs": 5,
+            "repeats": 5,
             "blocks": 1,
         }
     )
@@ -69,12 +69,12 @@ def verdict(
         if not trial["faults"]:
             return 0
         if observed is not None:
-            files["faults.json"] = {"schema": 3, "hosts": {fault["host"]: observed}}
+            files["faults.json"] = {"schema": 4, "hosts": {fault["host"]: observed}}
         files["timings.json"]["cluster"]["workers"] = workers
         for sample in files["timings.json"]["samples"]:
-            sample["start"], sample["stop"] = 100 + 2 * sample["run"], 102 + 2 * sample["run"]
+            sample["start"], sample["stop"] = 100 + 2 * sample["repeat"], 102 + 2 * sample["repeat"]
         if failed:
-            document = {"schema": 3, "status": "failed", "host": "client", "task": "t"}
+            document = {"schema": 4, "status": "failed", "host": "client", "task": "t"}
             files["failed.json"] = document | {"reasons": [failed]}
         return int(bool(failed))
 
@@ -113,7 +113,7 @@ def test_fault_that_happened_is_valid_with_the_workers_it_leaves(
         (
             KILL_AT_2,
             observed(None, None, "nothing"),
-            "requested kill of worker-2 at 2 s, but it did not happen: the runs took 10.00 s",
+            "requested kill of worker-2 at 2 s, but it did not happen: the repeats took 10.00 s",
         ),
         (
             KILL_AT_2,

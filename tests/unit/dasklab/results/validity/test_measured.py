@@ -24,7 +24,7 @@ def set_throughput(mbit: float) -> Change:
 def test_added_delay_must_match_the_request() -> None:
     assert link_reasons(**DELAYED) == []
     assert link_reasons(set_pings([41.0] * 10, probe=1), **DELAYED) == [
-        f"{WAY}, after the runs: requested 50 ms of added delay, measured 40.00 ms (tolerance 2.50 ms)"
+        f"{WAY}, after the repeats: requested 50 ms of added delay, measured 40.00 ms (tolerance 2.50 ms)"
     ]
 
 
@@ -57,12 +57,12 @@ def test_pings_sent_ahead_have_no_delay(samples_ms: list[float], reason: str | N
         set_pings([21.0] * 8 + [1.0] * 2, probe=1)(files)
 
     reasons = link_reasons(ping, links={"worker-1": {"delay_ms": 20, "reorder_pct": 25}})
-    assert reasons == ([f"{WAY}, before the runs: {reason}"] if reason else [])
+    assert reasons == ([f"{WAY}, before the repeats: {reason}"] if reason else [])
 
 
 def test_no_ping_is_lost_on_a_link_without_loss() -> None:
     assert link_reasons(set_pings([])) == [
-        f"{WAY}, before the runs: requested 0 % loss, 10 of 10 pings were lost"
+        f"{WAY}, before the repeats: requested 0 % loss, 10 of 10 pings were lost"
     ]
 
 
@@ -74,7 +74,7 @@ def test_lost_pings_lie_in_the_binomial_interval(lost: int, valid: bool) -> None
 
     reasons = link_reasons(lose, links={"worker-1": {"loss_pct": 5}})
     assert reasons == (
-        [] if valid else [f"{WAY}, before the runs: requested 5 % loss, 8 of 18 pings were lost"]
+        [] if valid else [f"{WAY}, before the repeats: requested 5 % loss, 8 of 18 pings were lost"]
     )
 
 

@@ -41,7 +41,7 @@ def test_clock_of_another_speed_is_reported() -> None:
 def test_foreign_cpu_makes_a_trial_invalid_and_worth_repeating() -> None:
     reasons = list(node.foreign(hosts(lab_cpu_s=47), Tolerances()))
     assert reasons == [
-        "the node: processes outside the lab used 43 % of its CPU during the runs, allowed 15 %"
+        "the node: processes outside the lab used 43 % of its CPU during the repeats, allowed 15 %"
     ]
     assert node.is_disturbed(reasons)
     assert not node.is_disturbed([*reasons, "requested a cap of 100 Mbit/s, measured 200 Mbit/s"])
@@ -69,5 +69,5 @@ def test_steal_time_is_judged_if_a_tolerance_is_set() -> None:
     stealing = hosts(cpu=CPU | {"steal_s": 25.0})
     assert list(node.steal(stealing, Tolerances())) == []
     assert list(node.steal(stealing, Tolerances(steal_pct=5))) == [
-        "the node: 20 % steal time during the runs, allowed 5 %"
+        "the node: 20 % steal time during the repeats, allowed 5 %"
     ]

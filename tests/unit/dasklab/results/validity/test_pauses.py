@@ -33,12 +33,12 @@ def reasons(measured: Measure, pause: Json, sample: int = 3) -> set[tuple[str, .
 
 
 def test_stopped_worker_makes_a_trial_invalid(measured: Measure) -> None:
-    text = "the process was stopped for 20.0 s (it used 0.0 s of CPU and waited 0.0 s for one) in run 3"
+    text = "the process was stopped for 20.0 s (it used 0.0 s of CPU and waited 0.0 s for one) in repeat 3"
     assert reasons(measured, STOPPED) == {(f"worker-2: {text}",)}
 
 
 def test_suspended_machine_makes_a_trial_invalid(measured: Measure) -> None:
-    text = "its machine was suspended for 19.0 s in run 3"
+    text = "its machine was suspended for 19.0 s in repeat 3"
     assert reasons(measured, STOPPED | {"suspended_s": 19.0}) == {(f"worker-2: {text}",)}
 
 

@@ -40,7 +40,7 @@ def warnings(counters: dict[str, tuple[int, int]], retransmits: int = 250, **set
 
 def test_loss_from_outside_is_reported_with_the_host_that_suffers_most() -> None:
     assert warnings(LOSSY) == [
-        "0.91 % of the TCP segments in the runs were retransmitted, most by worker-2 (1.96 % of its own);"
+        "0.91 % of the TCP segments in the repeats were retransmitted, most by worker-2 (1.96 % of its own);"
         " neither the settings nor the probes (0.25 %) explain that, so frames may have been lost outside of"
         " the lab"
     ]
@@ -61,7 +61,7 @@ def test_usual_retransmissions_are_not_reported(counters: dict[str, tuple[int, i
 
 
 def test_a_link_whose_probes_retransmit_as_much_explains_it() -> None:
-    """So does an emulated RTL8139: 1.4 % in the probes, 1.5 % in the runs."""
+    """So does an emulated RTL8139: 1.4 % in the probes, 1.5 % in the repeats."""
     assert warnings(LOSSY, retransmits=1400) == []
 
 

@@ -41,7 +41,7 @@ def test_trials_as_requested_are_ok(measured: Measure) -> None:
         (lambda f: f.pop("configured.json"), "the links were not read back: configured.json is missing"),
         (
             lambda f: host(f, "scheduler").update(qdisc_after=[]),
-            "scheduler: the impairment was gone when the runs ended",
+            "scheduler: the impairment was gone when the repeats ended",
         ),
         (
             lambda f: host(f, "scheduler")["qdisc_after"][0].update(drops=7),
@@ -49,7 +49,7 @@ def test_trials_as_requested_are_ok(measured: Measure) -> None:
         ),
         (
             lambda f: f["measured.json"]["rtt"][0].update(samples_ms=[]),
-            "scheduler to worker-1, before the runs: requested 0 % loss, 10 of 10 pings were lost",
+            "scheduler to worker-1, before the repeats: requested 0 % loss, 10 of 10 pings were lost",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Runs of the previous format are read: listed, judged, explained and reported like runs of today."""
+"""Runs of earlier formats are read: listed, judged, explained and reported like runs of today."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from dasklab.model.files import (
     Result,
     Timings,
 )
-from dasklab.model.forms import previous_format
-from dasklab.model.forms.previous_format import translate
+from dasklab.model.forms.earlier_formats import translate
 from dasklab.results import load
 from dasklab.results.run import Run
 from dasklab.results.storage import documents
@@ -45,9 +44,9 @@ def dasklab(*words: str | Path) -> str:
     return result.stdout
 
 
-def test_stored_run_is_of_the_previous_format(run: Path) -> None:
+def test_stored_run_is_of_an_earlier_format(run: Path) -> None:
     formats = {json.loads(file.read_text())["schema"] for file in run.glob("**/*.json")}
-    assert formats == {previous_format.PREVIOUS}
+    assert formats == {2}
     assert (run / TRIAL / Measured.PREVIOUS_FILE).exists() and (run / TRIAL / Records.PREVIOUS_FILE).exists()
 
 
@@ -60,7 +59,7 @@ def test_stored_run_is_judged_again_with_the_same_verdict(run: Path) -> None:
 def test_stored_run_is_listed_shown_explained_and_reported(run: Path, tmp_path: Path) -> None:
     assert "1/1" in dasklab("results", "--results", tmp_path / "results")
     assert "compute_s" in dasklab("results", "show", run)
-    assert "A run took" in dasklab("explain", run)
+    assert "It took" in dasklab("explain", run)
     dasklab("report", run, "-o", tmp_path / "report")
     page = (tmp_path / "report" / "report.md").read_text()
     assert "Time to compute" in page and "Trials that left" not in page
@@ -138,9 +137,49 @@ def test_faults_of_a_simulation_are_translated() -> None:
     assert "seen" in outcome  # the argument is not changed
 
 
-def test_table_file_of_the_previous_format_is_translated(run: Path, tmp_path: Path) -> None:
+def test_table_file_of_an_earlier_format_is_translated(run: Path, tmp_path: Path) -> None:
     frame = load(run)
     old = frame.rename(columns={"prediction_error": "missed"})
     old = old.assign(metric=old.metric.replace({"node_steal_pct": "node_stolen_pct"}))
     old.to_csv(tmp_path / "old.csv", index=False)
     pd.testing.assert_series_equal(read_table(tmp_path / "old.csv").metric, frame.metric)
+
+
+def test_format_3_called_a_repeat_a_run() -> None:
+    sample = {"run": 1, "warmup": False}
+    assert translate("timings.json", {"schema": 3, "samples": [sample]}) == {
+        "schema": 4,
+        "samples": [{"repeat": 1, "warmup": False}],
+    }
+    capture = {"schema": 3, "timings": {"schema": 3, "samples": [sample]}}
+    assert translate("capture.json", capture)["timings"] == {
+        "schema": 4,
+        "samples": [{"warmup": False, "repeat": 1}],
+    }
+    trial = translate("trial.json", {"schema": 3, "runs": 3, "captured_runs": 2})
+    assert trial == {"schema": 4, "repeats": 3, "captured_repeats": 2}
+    simulation = translate("simulation.json", {"schema": 3, "outcomes": [{"runs": []}]})
+    assert simulation["outcomes"] == [{"repeats": []}]
+
+
+def test_experiment_of_format_3_is_renamed_wherever_it_has_settings() -> None:
+    experiment = {
+        "runs": 3,
+        "run_s": 2,
+        "workload": {"params": {"runs": 9}},
+        "factors": {
+            "much": {"sets": "runs", "levels": [1, 2]},
+            "more": {"levels": {"x": {"captured_runs": 1}}},
+        },
+        "quick": {"runs": 2},
+    }
+    assert translate("experiment.json", {"schema": 3, "experiment": experiment})["experiment"] == {
+        "repeats": 3,
+        "repeat_s": 2,
+        "workload": {"params": {"runs": 9}},
+        "factors": {
+            "much": {"sets": "repeats", "levels": [1, 2]},
+            "more": {"levels": {"x": {"captured_repeats": 1}}},
+        },
+        "quick": {"repeats": 2},
+    }
