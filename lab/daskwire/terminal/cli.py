@@ -178,7 +178,7 @@ def _first_heartbeat(capture: Capture) -> list[str]:
 @wire.command()
 @arguments
 def summary(options: Options) -> None:
-    """Summarise a capture: content, completeness, traffic, times."""
+    """Summarise a capture: content, completeness, nodes, problems, traffic, slowest transfers, times."""
 
     def show(capture: Capture) -> None:
         summary = summarise(capture)

@@ -12,13 +12,15 @@ from daskwire.capture import Capture
 from daskwire.file import tcpdump
 from daskwire.printable import plain
 from daskwire.problems.finding import counted
-from daskwire.problems.verdict import Answer, Verdict
+from daskwire.problems.verdict import Answer, Verdict, judge
 from daskwire.schema import Table
 from daskwire.tables.export import rows
 from daskwire.terminal.text import cell, draw, on_terminal, write_line
 
 WORKERS_CLOCK = {"start_s", "stop_s"}  # columns in seconds since 1970
 SINCE_1970 = {*WORKERS_CLOCK, "second"}
+MAX_HOSTS = 12  # nodes that the summary lists
+SLOWEST = 5  # transfers that the summary lists
 COSTLY = 0.02  # share of messages or bytes
 
 
@@ -152,17 +154,48 @@ def _measure(row: dict[str, Any], zero_ns: int) -> str:
 
 
 def print_summary(capture: Capture, summary: dict[str, Any]) -> None:
-    """Print a summary (see ``daskwire.summarise``) and the tables composition and matrix."""
-    for line in headlines(summary):
+    """Print a summary (see ``daskwire.summarise``): hosts, problems, traffic, slowest transfers, times."""
+    for line in [*headlines(summary), *_hosts(capture), *_answer(capture)]:
         write_line(line)
     for name in ("composition", "matrix"):
         write_line()
         print_table(capture.table(name), name, capture.tally.begin_ns)
+    if capture.table("transfers")["source"]:
+        write_line()
+        print_table(_slowest_transfers(capture), "slowest transfers", capture.tally.begin_ns)
     quantiles: Table = {"step": list(summary["times_ms"])}
     for column in ("n", "p5", "p50", "p95", "p99"):
         quantiles[column] = [step[column] for step in summary["times_ms"].values()]
     write_line()
     print_table(quantiles, "times in ms", capture.tally.begin_ns)
+
+
+def _hosts(capture: Capture) -> list[str]:
+    """Format the nodes of the clusters with their addresses."""
+    names: dict[str, None] = {}
+    for row in rows(capture.table("nodes")):
+        names.setdefault(f"{row['node']} {row['source'] or row['announced']}")
+    more = [f"and {len(names) - MAX_HOSTS:,} more"] if len(names) > MAX_HOSTS else []
+    return [f"nodes: {', '.join([*list(names)[:MAX_HOSTS], *more])}"] if names else []
+
+
+def _answer(capture: Capture) -> list[str]:
+    """Format the answer of ``daskwire problems`` in one line."""
+    verdict = judge(capture)
+    if verdict.answer != Answer.PROBLEMS:
+        return [answer_line(verdict)]
+    problems = [row for row in rows(capture.table("problems")) if row["severity"] == "problem"]
+    first = problems[0]
+    more = f", and {counted(len(problems) - 1, 'other problem')}" if len(problems) > 1 else ""
+    return [f"problems: {first['problem']}{_where(first)}{more} ('daskwire problems' has the evidence)"]
+
+
+def _slowest_transfers(capture: Capture) -> Table:
+    """Select the transfers whose data took longest on the wire."""
+    table = capture.table("transfers")
+    order = sorted(range(len(table["wire_ms"])), key=lambda row: -table["wire_ms"][row])[:SLOWEST]
+    columns = ("source", "destination", "request_ns", "keys", "bytes", "serve_ms", "wire_ms", "mb_s")
+    return {name: [table[name][row] for row in order] for name in columns}
 
 
 def headlines(summary: dict[str, Any]) -> list[str]:

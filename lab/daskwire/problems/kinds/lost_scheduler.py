@@ -111,7 +111,8 @@ def _finding(evidence: Evidence, cluster: str, ends: set[Endpoint], loss: Loss) 
         f"it accepted connections again after {cost_s:.1f} s" if back_ns else "",
     ]
     flows = (*(member.flow for member in loss.peers), *tries)
-    is_note = is_cheap(cost_s) or (loss.is_announced and not tasks)
+    excuses = loss.is_announced, not tasks
+    is_note = any(excuses) if is_cheap(cost_s) else all(excuses)
     when = loss.time_ns, stop_ns
     return Finding(
         KIND, "; ".join(filter(None, parts)), (cluster, name, ""), when, cost_s, 0.9, 1, flows, is_note
@@ -139,7 +140,7 @@ KIND = Kind(
     meaning="The scheduler vanished while it was needed: its process, its host or its link.",
     threshold=(
         "it closed all its connections at once or sent nothing more, while a client was connected or tasks"
-        f" had no result, and for {COSTLY_S} s its peers did not reach it"
+        f" had no result; it had not announced that, or its peers did not reach it for {COSTLY_S} s"
     ),
     advice=(
         "Look in the scheduler's log and in its host's dmesg (Out of memory: Killed process); its futures are"

@@ -32,6 +32,15 @@ def test_summary_is_the_default_command() -> None:
     assert "100.00 % of stream bytes seen, 100.00 % framed, 100.00 % of messages decoded" in result.stdout
 
 
+def test_summary_has_nodes_problems_and_slowest_transfers() -> None:
+    lines = run(G3).stdout.splitlines()
+    nodes = "scheduler 10.99.7.116:8786, worker-1 10.99.7.117, client 10.99.7.115, worker-2 10.99.7.118"
+    assert f"nodes: {nodes}" in lines
+    assert any(line.startswith("no problem found in 115 Dask messages") for line in lines)
+    (title,) = [number for number, line in enumerate(lines) if line.startswith("slowest transfers")]
+    assert lines[title + 1].split()[-2:] == ["wire_ms", "mb_s"] and lines[title + 2].startswith("worker-")
+
+
 def test_json_summary_matches_the_counts_of_the_cluster() -> None:
     output = json.loads(run(G3, "--json").stdout)
     truth = golden_truth("g3-2026.8.0")

@@ -40,6 +40,16 @@ def test_killed_scheduler_whose_client_tries_to_connect_again(read: Read) -> Non
     assert "refused connects" not in [row["problem"] for row in findings(capture)]
 
 
+@pytest.mark.parametrize(("task", "severity"), [(True, "problem"), (False, "note")])
+def test_killed_scheduler_at_the_end_of_the_capture(read: Read, task: bool, severity: str) -> None:
+    cluster = Cluster()
+    cluster.work(6.0)
+    if task:
+        cluster.streams["w1"].say(1, g3([{"op": "compute-task", "key": "x"}]))
+    end(cluster, 6.0)
+    assert only(read(cluster.packets), "lost scheduler", severity)["cost_s"] < 0.5
+
+
 def test_scheduler_that_comes_back(read: Read) -> None:
     cluster = Cluster()
     cluster.work(6.0)
