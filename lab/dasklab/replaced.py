@@ -1,4 +1,4 @@
-"""Commands and options that are gone, and what replaces them. A row stays for two releases."""
+"""Commands, options and variables that are gone, and what replaces them. A row stays for two releases."""
 
 from __future__ import annotations
 
@@ -10,3 +10,10 @@ REPLACED: Mapping[str, str] = {
     "and an experiment with the setting as a factor measures it.",
 }
 """Words after ``dasklab``, such as ``results compare --old`` -> a sentence that names the replacement."""
+
+REPLACED_VARIABLES: Mapping[str, str] = {
+    # gone in 0.2, printed until 0.3
+    "dask_record": "workload_record: false switches recording off",
+    "dask_recorder_source": "the client of a trial records, with the installed dasklab",
+}
+"""Variables of an inventory -> what replaces them."""

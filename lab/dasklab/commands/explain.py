@@ -71,13 +71,16 @@ def explain(
     from dasklab.results.run import open_run, open_trial
 
     run = open_run(first)
+    of_one_trial = {"--operation": operation, "--trace": trace, "--profile": profile}
     if run.is_experiment:
+        _refuse({"a second TRIAL": second, **of_one_trial}, f"{run.folder}: a run of an experiment")
         _explain_run(run, captured, as_json)
         return
     trial = explain.explain(run.single, captured)
     if operation is not None:
         trial = trial.only(operation)
     if second is not None:
+        _refuse({"--trace": trace, "--profile": profile}, "two trials are compared")
         _print_trials(trial, explain.explain(open_trial(second), captured), as_json)
         return
     if trial.gap and not as_json:
@@ -91,6 +94,12 @@ def explain(
         _write_trace(trial, trace)
     if profile:
         _write_profile(trial, profile)
+
+
+def _refuse(values: Mapping[str, Any], why: str) -> None:
+    """Refuse what was given although it is for one trial alone."""
+    if names := [name for name, value in values.items() if value is not None]:
+        raise click.UsageError(f"{why}, and {names[0]} is for one trial; name one alone")
 
 
 def _print_trials(old: Explained, new: Explained, as_json: bool) -> None:

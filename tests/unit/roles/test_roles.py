@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from dasklab.model.settings.trial_settings import Probes
 from dasklab.paths import ROLES
 from dasklab_guest import order
 
@@ -156,3 +157,8 @@ def test_every_written_file_has_a_mode(name: str) -> None:
         if f"ansible.builtin.{verb}" in task
     ]
     assert [call for call in written if "mode" not in call and call.get("state") != "absent"] == []
+
+
+def test_role_probe_measures_as_much_by_hand_as_in_a_trial() -> None:
+    defaults = dict(documents("probe", "defaults")[0])
+    assert {name: defaults[f"probe_{name}"] for name in Probes.model_fields} == Probes().model_dump()
