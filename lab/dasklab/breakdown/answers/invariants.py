@@ -33,6 +33,7 @@ from dasklab.breakdown.model.causes import (
     INTERPRETER,
     LOCK,
     NESTED,
+    NO_WORKER,
     PAUSED,
     PLAN,
     UNDIVIDED,
@@ -261,6 +262,7 @@ def _possible_s(breakdown: Breakdown) -> Floats:
     possible = np.zeros(len(CAUSES))
     for intervals in (breakdown.threads, reports.intervals()):
         possible += np.bincount(intervals.cause, intervals.seconds, minlength=len(CAUSES))
+    possible[NO_WORKER.code] = repeat.makespan  # the table has only the time of threads
     possible[PLAN.code] += sum(graph.materialise + graph.order + graph.state for graph in repeat.graphs)
     return possible
 

@@ -18,6 +18,7 @@ from dasklab.breakdown.answers.client_lines import Line, client_lines
 from dasklab.breakdown.answers.graphs import GraphTimes, graph_times
 from dasklab.breakdown.answers.invariants import Violation, checked, lower_replay
 from dasklab.breakdown.answers.replay import Replay, mean, replay
+from dasklab.breakdown.assign.threads import without_threads
 from dasklab.breakdown.model.causes import (
     BUSY,
     LINK,
@@ -152,8 +153,11 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
     for repeat in repeats:
         result, violated = checked(repeat)
         violations += violated
-        weight = repeat.makespan / max(1e-9, float(result.threads.seconds.sum()))
+        nobody = without_threads(repeat)
+        manned_s = repeat.makespan - float(nobody.seconds.sum())
+        weight = manned_s / max(1e-9, float(result.threads.seconds.sum()))
         _add(breakdown, seconds_by(result.threads, repeat.places), weight / len(repeats))
+        _add(breakdown, seconds_by(nobody, repeat.places), 1 / len(repeats))
         _add(path, seconds_by(result.path, repeat.places), 1 / len(repeats))
         _add(blamed, bottlenecks(repeat, result.path), 1 / len(repeats))
         undivided += _undivided(result.path, repeat.start)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dasklab.breakdown.assign.capacity import without_worker
 from dasklab.breakdown.model.arrays import NONE, Bools, Codes, Floats
 from dasklab.breakdown.model.causes import (
     ACTOR,
@@ -29,8 +30,10 @@ from dasklab.breakdown.model.causes import (
     LOGIC,
     LOOP,
     NESTED,
+    NO_WORKER,
     NOTHING,
     PAUSED,
+    PLAN,
     QUEUE,
     RESULT,
     SERIALISE,
@@ -209,5 +212,6 @@ DIVISIONS = (
     Division(EXTERNAL, (COMPUTE,), _external),
     Division(EXTERNAL_OR_STARVED, (COMPUTE,), _external_or_starved),
     Division(ACTOR, (USER, BETWEEN, RESULT, GATHER), _actors),
+    Division(NO_WORKER, (PLAN, QUEUE, NOTHING, RESULT), without_worker, of_own_worker=True),
     Division(PAUSED, (QUEUE, NOTHING), _paused, of_own_worker=True),
 )

@@ -9,6 +9,7 @@ from dasklab.breakdown.assign.refine import refine
 from dasklab.breakdown.assign.timeline import explain_before, origins
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, running_max
 from dasklab.breakdown.model.causes import COMPUTE, DISK
+from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Intervals, Windows, concatenate
 from dasklab.breakdown.model.repeat import Repeat
 
@@ -49,6 +50,19 @@ def existence(repeat: Repeat) -> tuple[Floats, Floats]:
     )
     appears = np.clip(joined, repeat.start, repeat.stop)
     return appears, np.clip(left, appears, repeat.stop)
+
+
+def without_threads(repeat: Repeat) -> Intervals:
+    """Return the intervals of a repeat in which no thread existed, with the reasons why nothing ran."""
+    appears, ends = existence(repeat)
+    there = IntervalSets(np.zeros(len(appears), np.int64), appears, ends)
+    start, stop = np.append(repeat.start, there.stop), np.append(there.start, repeat.stop)
+    some = stop > start
+    start, stop = start[some], stop[some]
+    rows = np.arange(len(start))
+    windows = Windows(np.full(len(rows), NONE), start, stop, rows)
+    IdleReasons(repeat).explain(windows, rows, np.full(len(rows), NONE), start, stop)
+    return refine(repeat, windows.intervals())
 
 
 def _before(repeat: Repeat, task: Codes, start: Floats, stop: Floats, lane: Codes) -> Intervals:

@@ -97,6 +97,7 @@ LOST = Bottleneck("lost results", "computing again what was lost")
 ACTORS = Bottleneck("actors", "actors")
 MEMORY = Bottleneck("memory", "workers that are paused because of memory")
 STORE = Bottleneck("disk", "disk")
+ABSENT = Bottleneck("no worker", "waiting for workers to start")
 IDLE = Bottleneck("idle", "idle")
 UNTOLD = Bottleneck("undivided", "that could not be divided further")
 BOTTLENECKS = [value for value in vars().values() if isinstance(value, Bottleneck)]
@@ -324,4 +325,9 @@ BETWEEN = _register(
     "between computations",
     "The scheduler knew no unfinished task, and the program that uses the cluster was not recorded: whether "
     "it ran code of its own or moved data is unknown.",
+)  # fmt: skip
+NO_WORKER = _register(
+    "no-worker", Group.IDLE, Kind.WAITING, ABSENT,
+    "no worker was there",
+    "The cluster had no worker yet, or none any more, or the thread's worker was being started again.",
 )  # fmt: skip

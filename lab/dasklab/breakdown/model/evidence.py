@@ -48,6 +48,8 @@ class Evidence:
         nested: when tasks (by row) waited for tasks of their own.
         collections: when processes (by node) collected garbage.
         paused: when workers (by node) were paused.
+        away: when workers (by node) were gone, to come back later.
+        no_worker: when no worker was there; one set, of member 0.
         actors: when actors were at work; one set, of member 0.
         cpu: use of CPU, by node.
         idle_share: for each task which share of the time of its kind no CPU was used.
@@ -59,6 +61,8 @@ class Evidence:
     nested: IntervalSets = NO_INTERVALS
     collections: IntervalSets = NO_INTERVALS
     paused: IntervalSets = NO_INTERVALS
+    away: IntervalSets = NO_INTERVALS
+    no_worker: IntervalSets = NO_INTERVALS
     actors: IntervalSets = NO_INTERVALS
     cpu: Mapping[int, CpuUse] = field(default_factory=dict)
     idle_share: Floats = field(default_factory=lambda: np.zeros(0))

@@ -26,6 +26,7 @@ from dasklab.breakdown.model.repeat import (
 )
 from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS
 from dasklab.breakdown.model.steps import Steps, steps
+from dasklab.breakdown.prepare.capacity import stays
 from dasklab.breakdown.prepare.gather_evidence import gather_evidence
 from dasklab.records.assemble import texts
 from dasklab.records.recorder.layout import SEPARATOR
@@ -45,6 +46,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     tasks, needs, fetches = tables["tasks"], tables["needs"], tables["fetches"]
     tasks = tasks[(tasks.start_s < stop) & (tasks.stop_s > start)].sort_values("start_s", kind="stable")
     threads = _threads(tables["workers"], tasks)
+    there = stays(tables["workers"], start, stop)
     nodes = {name: code for code, name in enumerate((CLIENT, SCHEDULER, *threads))}
     fetches = fetches[fetches.receiver.isin(nodes) & fetches.sender.isin(nodes)]
     requested, requests = pd.factorize(fetches["keys"].to_numpy(object))
@@ -79,9 +81,9 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
         lines=_lines(tables["lines"]),
         evidence=gather_evidence(tables, tasks, keys, nodes, prefixes, start, stop),
         prefixes=prefixes,
-        joined=_moments(tables["workers"], "joined_s"),
+        joined=there.first_joined(),
         senders=_senders(keys, tables["introduced"], tables["graphs"]),
-        left=_moments(tables["workers"], "left_s"),
+        left=there.last_left(),
     )
 
 
@@ -90,11 +92,6 @@ def _threads(workers: pd.DataFrame, tasks: pd.DataFrame) -> dict[str, int]:
     threads = {str(name): int(count) for name, count in zip(workers.worker, workers.threads, strict=True)}
     used = tasks.groupby("worker").thread.nunique()
     return threads | {str(name): int(count) for name, count in used.items() if name not in threads}
-
-
-def _moments(workers: pd.DataFrame, column: str) -> dict[str, float]:
-    some = workers[workers[column].notna()]
-    return {str(name): float(time) for name, time in zip(some.worker, some[column], strict=True)}
 
 
 def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) -> Tasks:

@@ -1,0 +1,53 @@
+"""How many workers were there over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from dasklab.breakdown.model.repeat import FIRST_WORKER, Repeat
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A time with the same workers. ``start`` and ``stop`` are seconds since the repeat began."""
+
+    start: float
+    stop: float
+    workers: int
+    threads: int
+
+    @property
+    def seconds(self) -> float:
+        return self.stop - self.start
+
+
+def capacity(repeat: Repeat, least_s: float) -> list[Stretch]:
+    """Return the stretches of a repeat in their order; shorter ones than ``least_s`` join the one before."""
+    away = repeat.evidence.away
+    gone: list[tuple[int, float, float]] = list(
+        zip(away.member.tolist(), away.start.tolist(), away.stop.tolist(), strict=True)
+    )
+    for node, name in enumerate(repeat.threads, start=FIRST_WORKER):
+        gone.append((node, repeat.start, repeat.joined.get(name, repeat.start)))
+        gone.append((node, repeat.left.get(name, repeat.stop), repeat.stop))
+    moments = np.clip([time for _, *ends in gone for time in ends], repeat.start, repeat.stop)
+    times = np.unique([repeat.start, *moments.tolist(), repeat.stop]).tolist()
+    stretches: list[Stretch] = []
+    for start, stop in pairwise(times):
+        middle = (start + stop) / 2
+        absent = {node for node, begin, end in gone if begin < middle < end}
+        there = [
+            threads
+            for node, threads in enumerate(repeat.threads.values(), start=FIRST_WORKER)
+            if node not in absent
+        ]
+        new = Stretch(start - repeat.start, stop - repeat.start, len(there), sum(there))
+        last = stretches[-1] if stretches else None
+        if last and (new.seconds < least_s or new.workers == last.workers):
+            stretches[-1] = Stretch(last.start, new.stop, last.workers, last.threads)
+        else:
+            stretches.append(new)
+    return stretches

@@ -1,0 +1,90 @@
+"""How many workers were there is said where it changed, and time without workers has a cause of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.answers.summary import summarise
+from dasklab.breakdown.model.causes import NO_WORKER, PAUSED, PLAN
+from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.show.capacity import capacity_sentences
+from dasklab.breakdown.show.explain import explain
+from dasklab.results.run import open_trial
+
+from tests.unit.dasklab.breakdown.timelines import make_repeat, task
+
+DATA = Path(__file__).parents[4] / "data" / "records"
+
+
+def stay(worker: str, joined: float | None = None, left: float | None = None) -> dict[str, Any]:
+    return {"worker": worker, "threads": 1, "joined_s": joined, "left_s": left}
+
+
+def repeat_with(*stays: dict[str, Any]) -> Repeat:
+    """A repeat from 0 to 10, whose only task ran from 8 to 9 on worker-1."""
+    row = task("a-1", "worker-1", 1, 8.0, 9.0, decided=7.9, handled=9.1, waiting=0.5)
+    return make_repeat([row], start=0.0, stop=10.0, tables={"workers": list(stays)})
+
+
+ONE, TWO, THREE = (f"worker-{number}" for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("stays", "sentence"),
+    [
+        ([stay(ONE), stay(TWO)], ""),
+        ([stay(ONE, 4.6)], "There was no worker until 4.6 s after the start, then 1 worker."),
+        (
+            [stay(ONE), stay(TWO, 6.0), stay(THREE, 6.0)],
+            "There was 1 of 3 workers until 6.0 s after the start, then all 3 workers.",
+        ),
+        (
+            [stay(ONE), stay(TWO, None, 3.0)],
+            "There were all 2 workers until 3.0 s after the start, then 1 of 2 workers.",
+        ),
+        (
+            [stay(ONE, None, 2.0), stay(ONE, 5.0)],
+            "There was 1 worker until 2.0 s after the start, then no worker until 5.0 s, then 1 worker.",
+        ),
+        ([stay(ONE, None, 2.0), stay(ONE, 2.05)], ""),
+        (
+            [stay(ONE), *(stay(TWO, time, time + 1.0) for time in (1.0, 3.0, 5.0))],
+            "Between 1 and 2 workers were there, 1.3 on average.",
+        ),
+    ],
+    ids=["always", "late", "more", "fewer", "again", "too short", "often"],
+)
+def test_a_number_of_workers_that_changes_is_said(stays: list[dict[str, Any]], sentence: str) -> None:
+    assert list(capacity_sentences(repeat_with(*stays))) == ([sentence] if sentence else [])
+
+
+def test_waiting_for_the_first_worker_is_not_preparing_graphs() -> None:
+    """In the record, ten tasks of 0.1 s wait for a worker that joins after 4.6 s."""
+    summary = explain(open_trial(DATA / "noworkers")).summary
+    assert summary.path_by_cause[NO_WORKER] == pytest.approx(4.6, abs=0.1)
+    assert summary.by_cause[NO_WORKER] == pytest.approx(4.6, abs=0.1)
+    assert summary.path_by_cause.get(PLAN, 0.0) < 0.1
+    bottleneck, place, _ = summary.ranked()[0]
+    assert (bottleneck.name, place) == ("no worker", "")
+    tasks = sum(seconds for (cause, place), seconds in summary.breakdown.items() if place == "worker-0")
+    assert tasks == pytest.approx(1.3, abs=0.1)  # it was there for 1.3 s; 4.6 s of it used to be scaled up
+
+
+def test_a_restart_inside_the_block_keeps_the_account() -> None:
+    summary = explain(open_trial(DATA / "restart_inside")).summary
+    assert summary.by_cause[NO_WORKER] == pytest.approx(5.2, abs=0.2)
+    assert sum(summary.breakdown.values()) == pytest.approx(summary.makespan_s, rel=1e-3)
+
+
+def test_a_paused_worker_is_named_and_not_the_one_that_others_waited_for() -> None:
+    summary = explain(open_trial(DATA / "leak_pause")).summary
+    assert {place for (cause, place) in summary.breakdown if cause is PAUSED} == {"worker-1"}
+
+
+def test_no_worker_is_no_cause_where_workers_were_there_all_the_time() -> None:
+    repeat = repeat_with(stay(ONE))
+    assert not critical_path(repeat).is_cause(NO_WORKER).any()
+    assert NO_WORKER not in summarise([repeat]).by_cause
