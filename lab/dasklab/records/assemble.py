@@ -126,7 +126,7 @@ def _tables(processes: Processes, about: Record, repeat: RecordedRepeat) -> dict
         "needs": _needs(joined),
         "fetches": _fetches(joined),
         "graphs": _graphs(scheduler["graphs"], mine["graphs"], about.client),
-        "introduced": scheduler["tasks"].sort_values("waiting", kind="stable").drop_duplicates("key"),
+        "introduced": _introduced(scheduler["tasks"], scheduler["graphs"]),
         "calls": _seconds(_during(mine["calls"], repeat), "start", "stop"),
         "lines": _seconds(_during(mine["lines"], repeat), "start", "stop"),
         "busy": _of_all(joined, "busy", scheduler, mine, start="start_s", stop="stop_s", late="late_s"),
@@ -309,6 +309,15 @@ def _fetches(workers: _Workers) -> pd.DataFrame:
     )
     rows = fetches.merge(served, on=["receiver", "sender", "keys", "nth"], how="left")
     return rows.rename(columns={"start": "start_s", "stop": "stop_s", "deserialise": "deserialise_s"})
+
+
+def _introduced(tasks: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
+    """Return the graph and the client of each key; 0 and what is known of tasks that were there before."""
+    first = tasks.sort_values("waiting", kind="stable").drop_duplicates("key")
+    graph = first.graph.where(first.waiting.notna(), 0)
+    known = texts(first.client) if "client" in first else ""  # formats 2 and 3 lack it
+    client = graph.map(graphs.drop_duplicates("number").set_index("number").client).astype(object)
+    return first.assign(graph=graph, client=client.where(client.notna(), known))
 
 
 def _graphs(received: pd.DataFrame, departures: pd.DataFrame, client: str) -> pd.DataFrame:

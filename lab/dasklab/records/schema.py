@@ -84,8 +84,9 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "introduced": REPEAT
     | {
-        "graph": "number of a graph",
+        "graph": "number of a graph; 0 for tasks that were there before the recording",
         "key": "key of one of its tasks",
+        "client": "id of the client whose task it is; empty if unknown",
         "span": "name of the task's span, the outermost first, separated by /",
     },
     "calls": REPEAT

@@ -82,7 +82,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
         evidence=gather_evidence(tables, tasks, keys, nodes, prefixes, start, stop),
         prefixes=prefixes,
         joined=there.first_joined(),
-        senders=_senders(keys, tables["introduced"], tables["graphs"]),
+        senders=_senders(keys, tables["introduced"]),
         left=there.last_left(),
     )
 
@@ -190,11 +190,10 @@ def _graph(row: Mapping[Any, Any]) -> Graph:
     )
 
 
-def _senders(keys: pd.Index[str], introduced: pd.DataFrame, graphs: pd.DataFrame) -> list[str]:
-    """Return for each key the client whose graph introduced it first; empty where unknown."""
-    client_of_graph = graphs.drop_duplicates("graph").set_index("graph").client
-    first = introduced.drop_duplicates("key").set_index("key").graph
-    return texts(first.reindex(keys).map(client_of_graph)).astype(str).tolist()
+def _senders(keys: pd.Index[str], introduced: pd.DataFrame) -> list[str]:
+    """Return for each key the client whose task it is; empty where unknown."""
+    first = introduced.drop_duplicates("key").set_index("key")
+    return texts(first.client.reindex(keys)).astype(str).tolist()
 
 
 def _calls(rows: pd.DataFrame) -> Calls:

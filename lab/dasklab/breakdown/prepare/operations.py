@@ -29,6 +29,7 @@ class Operation:
         code: the user's line that sent it: file, number, text; empty where it is unknown.
         start, stop: on the record's clock.
         tasks: number of tasks that its graphs introduced.
+        is_foreign: whether another client than the recorded one sent it.
     """
 
     number: int
@@ -37,12 +38,14 @@ class Operation:
     start: float
     stop: float
     tasks: int
+    is_foreign: bool = False
 
     @property
     def title(self) -> str:
         """What a reader recognises: the span, the text of the line, or where it is."""
         file, line, text = self.code
-        return self.span or text or (f"{file}:{line}" if file else f"operation {self.number}")
+        name = self.span or text or (f"{file}:{line}" if file else f"operation {self.number}")
+        return f"{name} of another client" if self.is_foreign else name
 
 
 def operations(repeat: Repeat, graphs: pd.DataFrame, introduced: pd.DataFrame) -> list[Operation]:
@@ -60,6 +63,7 @@ def operations(repeat: Repeat, graphs: pd.DataFrame, introduced: pd.DataFrame) -
     )
     handled = _handled(repeat, graphs, introduced)
     batches = list(_batches(graphs))
+    has_recorded = bool(graphs.is_recorded.any())
     return [
         Operation(
             number=number,
@@ -68,6 +72,7 @@ def operations(repeat: Repeat, graphs: pd.DataFrame, introduced: pd.DataFrame) -
             start=float(batch.begin_s.min()),
             stop=_returned(repeat, float(batch.begin_s.min()), float(handled.reindex(batch.graph).max())),
             tasks=int(batch["size"].sum()),
+            is_foreign=has_recorded and not bool(batch.is_recorded.iloc[0]),
         )
         for number, batch in enumerate(batches, start=1)
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dasklab.breakdown.show.capacity import capacity_sentences
 from dasklab.breakdown.show.changes import changes
+from dasklab.breakdown.show.clients import client_sentences
 from dasklab.breakdown.show.failures import failure_sentences
 
 if TYPE_CHECKING:
@@ -17,5 +18,6 @@ def happenings(record: Explained) -> Iterator[str]:
     """Return sentences about the repeat of middle length."""
     repeat = record.median_repeat
     yield from capacity_sentences(repeat)
+    yield from client_sentences(repeat)
     yield from failure_sentences(record.facts.failures, repeat.start, repeat.stop)
     yield from changes(repeat)

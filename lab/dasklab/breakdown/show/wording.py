@@ -198,7 +198,7 @@ def operation_rows(record: Explained) -> Iterator[Row]:
         computing = summary.by_cause.get(COMPUTE, 0.0) / summary.makespan_s if summary.makespan_s else 0.0
         yield (
             f"{operation.number}: {operation.span}" if operation.span else str(operation.number),
-            _place_in_code(operation.code),
+            "another client" if operation.is_foreign else _place_in_code(operation.code),
             str(operation.tasks),
             f"{operation.start - record.timed[0].start:.2f}",
             f"{operation.stop - operation.start:.2f}",

@@ -51,7 +51,8 @@ COMMON = {
 }
 SCHEDULER = COMMON | {
     "tasks": "key:s:key worker:s:place waiting:t queued:t decided:t due:t sent:t handled:t trigger:s:key "
-    "stimulus:s:word thread:i start:t stop:t disk:f nbytes:f type:s:type status:s:word graph:i span:s:name",
+    "stimulus:s:word thread:i start:t stop:t disk:f nbytes:f type:s:type status:s:word graph:i span:s:name "
+    "client:s:key",
     "graphs": "number:i received:t client:s:key tasks:i materialise:f order:f state:f",
     "results": "time:t client:s:key key:s:key",
     "events": "time:t kind:s:event subject:s:subject detail:s:detail",

@@ -19,6 +19,8 @@ from dasklab.records.recorder.patches import replace, replace_item
 from dasklab.records.recorder.process import NAN, without_credentials
 
 MOST_DEPARTED = 50  # answers of workers, of 2 MB at most each
+BEFORE = 0  # number of the graphs that had been received when the recording began
+MAX_DEPENDENTS = 20  # in a row, from a task to one that a client waits for
 NO_STAGES = (NAN, NAN, NAN, NAN, "", "")  # queued, decided, due, sent; trigger and stimulus
 OF_CLIENTS = ("cancel", "retry")  # what Dask logs under the name of the client that did it
 KEY_SETS = ("processing-tasks", "lost-computed-tasks", "lost-scattered-tasks")  # sizes are recorded
@@ -84,7 +86,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         elif finish in ("queued", "no-worker") and row:
             row[2] = now
         elif finish == "processing":
-            row = self.open.setdefault(key, [self.graphs, NAN, *NO_STAGES])
+            row = self.open.setdefault(key, [BEFORE, NAN, *NO_STAGES])
             trigger = self.ended[1] if self.ended[0] == stimulus_id else ""
             row[3:] = [now, NAN, NAN, trigger, stimulus_id.rpartition("-")[0]]
         elif start == "processing" and finish in ("memory", "erred"):
@@ -100,7 +102,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
             self.add_event("lost", str(key), stimulus_id.rpartition("-")[0])
 
     def add_task(self, key: Any, text: str, now: float, status: str, more: Mapping[str, Any]) -> None:
-        row = self.open.pop(key, None) or [self.graphs, NAN, *NO_STAGES]
+        row = self.open.pop(key, None) or [BEFORE, NAN, *NO_STAGES]
         graph, waiting, queued, decided, due, departed, trigger, stimulus = row
         spans = more.get("startstops") or ()
         compute = [s for s in spans if s["action"] == "compute"]
@@ -110,8 +112,17 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         self.store.logs["tasks"].add(
             text, more.get("worker") or "", waiting, queued, decided, due, departed, now, trigger, stimulus,
             int(thread), begin, end, disk_s, NAN if nbytes is None else float(nbytes), more.get("typename") or
-            "", status, graph, self.span(key),
+            "", status, graph, self.span(key), self.client_of(key) if graph == BEFORE else "",
         )  # fmt: skip
+
+    def client_of(self, key: Any) -> str:
+        """Return a client that wants a task, or one that needs it; empty if there is none nearby."""
+        task = self.server.tasks.get(key)
+        for _ in range(MAX_DEPENDENTS):
+            if task is None or task.who_wants:
+                break
+            task = next(iter(task.dependents), None)
+        return "" if task is None or not task.who_wants else str(next(iter(task.who_wants)).client_key)
 
     def note_killed(self, key: Any, text: str, more: Mapping[str, Any]) -> None:
         """Record that a task is given up because workers died with it, as Dask's KilledWorker says."""

@@ -22,6 +22,7 @@ from dasklab.breakdown.model.causes import (
     Cause,
 )
 from dasklab.breakdown.model.repeat import Extent, Repeat
+from dasklab.breakdown.prepare.columns import complete_graphs
 from dasklab.breakdown.prepare.cut import cut
 from dasklab.breakdown.prepare.operations import Operation, operations, total
 from dasklab.records.schema import TABLES
@@ -68,7 +69,7 @@ def repeat() -> Repeat:
 
 def found(repeat: Repeat) -> list[Operation]:
     graphs = pd.DataFrame(GRAPHS, columns=list(TABLES["graphs"]))
-    return operations(repeat, graphs, pd.DataFrame(INTRODUCED))
+    return operations(repeat, complete_graphs(graphs), pd.DataFrame(INTRODUCED))
 
 
 def test_an_operation_lasts_from_its_graph_to_the_return_of_its_call(repeat: Repeat) -> None:
@@ -85,13 +86,16 @@ def test_graphs_of_one_line_that_follow_each_other_are_one_operation(repeat: Rep
     introduced = pd.DataFrame(
         [{"graph": n, "key": key, "span": ""} for n, key in ((1, "a"), (2, "b"), (3, "c"))]
     )
-    assert [operation.tasks for operation in operations(repeat, graphs, introduced)] == [2, 1]
+    assert [operation.tasks for operation in operations(repeat, complete_graphs(graphs), introduced)] == [
+        2,
+        1,
+    ]
 
 
 def test_graphs_that_tasks_send_belong_to_the_operation_of_the_task(repeat: Repeat) -> None:
     inside = graph(2, 1.2, client="Client-worker-1")
     graphs = pd.DataFrame([graph(1, 1.0), inside], columns=list(TABLES["graphs"]))
-    assert len(operations(repeat, graphs, pd.DataFrame(INTRODUCED))) == 1
+    assert len(operations(repeat, complete_graphs(graphs), pd.DataFrame(INTRODUCED))) == 1
 
 
 def path(repeat: Repeat) -> list[tuple[float, float, Cause]]:
@@ -195,7 +199,10 @@ def test_path_of_a_watched_cluster_follows_each_clients_own_graphs() -> None:
         graph(3, 5.0, received_s=5.0) | unknown,
     ]
     tasks = [computed("a", 1.6, 3.0), computed("other", 3.0, 4.9), computed("b", 5.3, 8.0)]
-    introduced = [{"graph": n, "key": key, "span": ""} for n, key in ((1, "a"), (2, "other"), (3, "b"))]
+    introduced = [
+        {"graph": number, "key": key, "span": "", "client": client}
+        for number, key, client in ((1, "a", "me"), (2, "other", "other"), (3, "b", "me"))
+    ]
     unfinished = [(1.3, 1), (2.0, 2), (3.0, 1), (4.9, 0), (5.0, 1), (8.0, 0)]
     repeat = make_repeat(
         tasks,
