@@ -27,24 +27,24 @@ class Stretch:
 def capacity(repeat: Repeat, least_s: float) -> list[Stretch]:
     """Return the stretches of a repeat in their order; shorter ones than ``least_s`` join the one before."""
     away = repeat.evidence.away
-    gone: list[tuple[int, float, float]] = list(
+    absences: list[tuple[int, float, float]] = list(
         zip(away.member.tolist(), away.start.tolist(), away.stop.tolist(), strict=True)
     )
     for node, name in enumerate(repeat.threads, start=FIRST_WORKER):
-        gone.append((node, repeat.start, repeat.joined.get(name, repeat.start)))
-        gone.append((node, repeat.left.get(name, repeat.stop), repeat.stop))
-    moments = np.clip([time for _, *ends in gone for time in ends], repeat.start, repeat.stop)
+        absences.append((node, repeat.start, repeat.joined.get(name, repeat.start)))
+        absences.append((node, repeat.left.get(name, repeat.stop), repeat.stop))
+    moments = np.clip([time for _, *ends in absences for time in ends], repeat.start, repeat.stop)
     times = np.unique([repeat.start, *moments.tolist(), repeat.stop]).tolist()
     stretches: list[Stretch] = []
     for start, stop in pairwise(times):
         middle = (start + stop) / 2
-        absent = {node for node, begin, end in gone if begin < middle < end}
-        there = [
+        absent = {node for node, begin, end in absences if begin < middle < end}
+        present = [
             threads
             for node, threads in enumerate(repeat.threads.values(), start=FIRST_WORKER)
             if node not in absent
         ]
-        new = Stretch(start - repeat.start, stop - repeat.start, len(there), sum(there))
+        new = Stretch(start - repeat.start, stop - repeat.start, len(present), sum(present))
         last = stretches[-1] if stretches else None
         if last and (new.seconds < least_s or new.workers == last.workers):
             stretches[-1] = Stretch(last.start, new.stop, last.workers, last.threads)

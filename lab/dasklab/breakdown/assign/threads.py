@@ -55,8 +55,8 @@ def existence(repeat: Repeat) -> tuple[Floats, Floats]:
 def without_threads(repeat: Repeat) -> Intervals:
     """Return the intervals of a repeat in which no thread existed, with the reasons why nothing ran."""
     appears, ends = existence(repeat)
-    there = IntervalSets(np.zeros(len(appears), np.int64), appears, ends)
-    start, stop = np.append(repeat.start, there.stop), np.append(there.start, repeat.stop)
+    existing = IntervalSets(np.zeros(len(appears), np.int64), appears, ends)
+    start, stop = np.append(repeat.start, existing.stop), np.append(existing.start, repeat.stop)
     some = stop > start
     start, stop = start[some], stop[some]
     rows = np.arange(len(start))

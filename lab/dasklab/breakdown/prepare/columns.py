@@ -46,7 +46,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     tasks, needs, fetches = tables["tasks"], tables["needs"], tables["fetches"]
     tasks = tasks[(tasks.start_s < stop) & (tasks.stop_s > start)].sort_values("start_s", kind="stable")
     threads = _threads(tables["workers"], tasks)
-    there = stays(tables["workers"], start, stop)
+    worker_stays = stays(tables["workers"], start, stop)
     nodes = {name: code for code, name in enumerate((CLIENT, SCHEDULER, *threads))}
     fetches = fetches[fetches.receiver.isin(nodes) & fetches.sender.isin(nodes)]
     requested, requests = pd.factorize(fetches["keys"].to_numpy(object))
@@ -81,9 +81,9 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
         lines=_lines(tables["lines"]),
         evidence=gather_evidence(tables, tasks, keys, nodes, prefixes, start, stop),
         prefixes=prefixes,
-        joined=there.first_joined(),
+        joined=worker_stays.first_joined(),
         senders=_senders(keys, tables["introduced"]),
-        left=there.last_left(),
+        left=worker_stays.last_left(),
     )
 
 

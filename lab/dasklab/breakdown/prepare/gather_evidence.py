@@ -41,7 +41,7 @@ def gather_evidence(
         prefixes: for each key what is computed.
         start, end: when the repeat began and ended.
     """
-    waits, there = tables["waits"], stays(tables["workers"], start, end)
+    waits, worker_stays = tables["waits"], stays(tables["workers"], start, end)
     row = _waiting_task(waits, tasks, keys)
     locks = (row != NONE) & ~waits.kind.isin(("Client", "held")).to_numpy(bool)
     nested = (row != NONE) & (waits.kind == "Client").to_numpy(bool)
@@ -58,8 +58,8 @@ def gather_evidence(
         ),
         collections=_by_node(tables["pauses"], nodes),
         paused=_paused(tables["events"], nodes, end),
-        away=there.away(nodes),
-        no_worker=there.without_any(start, end),
+        away=worker_stays.away(nodes),
+        no_worker=worker_stays.without_any(start, end),
         actors=_of_all(tables["actor_calls"]),
         cpu=_cpu(tables["cpu"], nodes),
         idle_share=_idle_share(tables["metrics"], tasks, keys, prefixes),

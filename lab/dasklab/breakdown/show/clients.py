@@ -23,9 +23,9 @@ def client_sentences(repeat: Repeat) -> Iterator[str]:
             yield f"{len(clients)} clients used the cluster; their tasks ran for {enumerated(parts)}{more}."
         return
     foreign = [share for share in foreign_shares(repeat) if share.seconds > LEAST_SHARE * total]
-    known = [share for share in foreign if share.client != UNKNOWN]
-    if known:
-        yield f"{_who(known)} used the cluster, too: {_amount(known, total)}."
+    named = [share for share in foreign if share.client != UNKNOWN]
+    if named:
+        yield f"{_who(named)} used the cluster, too: {_amount(named, total)}."
     if unknown := [share for share in foreign if share.client == UNKNOWN]:
         yield f"Tasks that were there before the recording, of an unknown client: {_amount(unknown, total)}."
 
