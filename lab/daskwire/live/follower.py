@@ -9,7 +9,7 @@ decoded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -17,10 +17,12 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from daskwire.arrays import NONE
+from daskwire.arrays import NONE, Ints
 from daskwire.dask.conversations import Forms, streams_of
 from daskwire.dask.framing.headers import Generation, recognise
+from daskwire.dask.framing.messagepack import UndecodableError, unpack
 from daskwire.dask.framing.splitting import EVERYTHING, Framed, split_messages
+from daskwire.dask.nodes.identities import Endpoint, parse_address
 from daskwire.errors import WireError
 from daskwire.file import pcap
 from daskwire.file.memory import Memory
@@ -38,6 +40,7 @@ from daskwire.net.tcp import reassemble
 
 PATIENCE_NS = 2_000_000_000
 FIRST_MESSAGE = 4096  # bytes; a longer stream that does not begin with a Dask message is not Dask
+IDENTIFYING = frozenset({"register-worker", "heartbeat_worker"})
 MAX_CONNECTIONS = 100_000  # with or without Dask; each occupies a few hundred bytes
 RESERVED_BYTES = 1 << 50  # address space for the growing file
 
@@ -47,13 +50,17 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class NewMessage:
-    """A message: time of its first byte, flow, size in bytes, kind (a ``MessageKind``), ops."""
+    """A message: time of its first byte, flow, size in bytes, kind (a ``MessageKind``), ops.
+
+    ``worker`` is the address that a worker announces in it, and the name that it chose, if any.
+    """
 
     time_ns: int
     flow: int
     size: int
     kind: int
     ops: tuple[str, ...]
+    worker: tuple[Endpoint, str | None] | None = None
 
 
 @dataclass
@@ -242,11 +249,34 @@ def _messages(flow: int, stream: Stream, framed: Framed) -> list[NewMessage]:
         ops.setdefault(message, []).append(name)
     times = arrival(stream, rows[:, 0]).tolist()
     return [
-        NewMessage(time_ns, flow, size, kind, tuple(ops.get(index, ())))
+        NewMessage(
+            time_ns,
+            flow,
+            size,
+            kind,
+            tuple(ops.get(index, ())),
+            _worker(stream, rows[index], ops.get(index, ())),
+        )
         for index, (time_ns, size, kind) in enumerate(
             zip(times, rows[:, 1].tolist(), contents.kind, strict=True)
         )
     ]
+
+
+def _worker(stream: Stream, row: Ints, ops: Sequence[str]) -> tuple[Endpoint, str | None] | None:
+    """Return the address and the name of the worker that registers or sends a heartbeat."""
+    if not IDENTIFYING & set(ops):
+        return None
+    position, _, _, body_at, body_size = row.tolist()
+    body = stream.read(position + body_at, body_size)
+    try:
+        fields = unpack(body) if body is not None else None
+    except UndecodableError:
+        return None
+    if not isinstance(fields, dict) or (address := parse_address(fields.get("address"))) is None:
+        return None
+    name = fields.get("name")
+    return address, name if isinstance(name, str) and "://" not in name else None
 
 
 def _renumbered(by_flow: dict[int, Value], place: npt.NDArray[np.int32]) -> dict[int, Value]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from daskwire.dask.nodes.identities import Endpoint
 from daskwire.errors import WireError
 from daskwire.file import pcap, pcapng
 from daskwire.file.source import Source
@@ -81,6 +82,7 @@ class Monitor:
         self._window_s = window_s
         self._marks: deque[tuple[float, int]] = deque([(now, 0)])  # time of a poll, position in the file
         self._roles: dict[str, set[str]] = {}
+        self._workers: dict[str, str] = {}  # announced address:port -> name; the address itself if unknown
         self.totals = Interval(0.0)
         self.problems: list[dict[str, Any]] = []
         self.problem_s = 0.0
@@ -103,6 +105,8 @@ class Monitor:
             interval.messages += 1
             interval.ops.update(message.ops)
             interval.pairs[source, destination] += message.size
+            if message.worker:
+                self._add_worker(*message.worker)
             for op in message.ops:
                 if op in ROLES:
                     self._add_roles(source, destination, *ROLES[op])
@@ -128,7 +132,9 @@ class Monitor:
         self.problem_s = self._marks[-1][0] - begin_s
         try:
             capture = open_capture(
-                Source("the recording", memoryview(recent)), tunnel_ports=self._tunnel_ports
+                Source("the recording", memoryview(recent)),
+                names=self._workers,
+                tunnel_ports=self._tunnel_ports,
             )
         except WireError:
             self.problems, self.verdict = [], None
@@ -140,6 +146,12 @@ class Monitor:
             if row["severity"] == "problem" and row["problem"] not in KINDS_FROM_CUTTING
         ]
         self.verdict = judge(capture, KINDS_FROM_CUTTING)
+
+    def _add_worker(self, listener: Endpoint, name: str | None) -> None:
+        """Remember a worker's name: the window rarely has its registration."""
+        address = f"{listener[0]}:{listener[1]}"
+        if name or (address not in self._workers and len(self._workers) < MAX_NAMES):
+            self._workers[address] = name or address
 
     def _add_roles(self, source: str, destination: str, sender: str, receiver: str) -> None:
         for address, role in ((source, sender), (destination, receiver)):

@@ -190,7 +190,8 @@ def _name_workers(nodes: Nodes, identities: Identities) -> None:
     names: dict[object, str] = {}
     for listener in listeners:
         own_name, nanny = identities.workers[listener], identities.nannies.get(listener)
-        name = own_name if own_name in unique else None
+        chosen = nodes.user_names.get(f"{listener[0]}:{listener[1]}")
+        name = chosen or (own_name if own_name in unique else None)
         identity = name or nanny or listener
         if identity not in names:
             names[identity] = name or _unused_name(len(names) + 1, {*unique, *names.values()})

@@ -130,6 +130,27 @@ def test_problems_of_the_window_are_reported_and_forgotten(pipe: Pipe) -> None:
     assert "erred tasks" not in [row["problem"] for row in monitor.problems]
 
 
+@pytest.mark.parametrize(("op", "name"), [("register-worker", "gpu"), ("heartbeat_worker", "10.0.0.2:3333")])
+def test_worker_keeps_its_name_after_its_registration_left_the_window(pipe: Pipe, op: str, name: str) -> None:
+    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    own_name = {"name": name} if op == "register-worker" else {}
+    talk.say(0, g3({"op": op, "address": "tcp://10.0.0.2:3333", **own_name}))
+    monitor = Monitor(pipe.recording, window_s=5, now=0.0)
+    pipe.write(pcap(talk.packets))
+    monitor.poll(1.0)
+    for second in range(2, 10):
+        pipe.write(later(PACKETS[:2], second))
+        monitor.poll(float(second))
+    number = len(talk.packets)
+    talk.say(0, g3({"op": "heartbeat_worker", "address": "tcp://10.0.0.2:3333"}))
+    talk.say(1, g3([{"op": "compute-task", "key": "a"}]))
+    talk.say(0, g3([{"op": "task-erred", "key": "a", "thread": 1}]))
+    pipe.write(later(talk.packets[number:], 10))
+    monitor.poll(10.0)
+    monitor.look_for_problems()
+    assert [(row["problem"], row["source"]) for row in monitor.problems] == [("erred tasks", name)]
+
+
 def test_names_from_the_network_are_limited(pipe: Pipe) -> None:
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
     talk.say(1, g3([{"op": f"op-{n}"} for n in range(MAX_NAMES + 10)]))
