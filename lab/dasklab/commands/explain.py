@@ -43,6 +43,7 @@ class TraceFile(OutputFile):
 @click.argument("first", metavar="TRIAL|RUN", type=FOLDER)
 @click.argument("second", metavar="[TRIAL]", required=False, type=FOLDER)
 @click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
+@click.option("--why", is_flag=True, help="List the evidence of each clause: tasks, transfers, threads.")
 @click.option("--captured", is_flag=True, help="Explain the captured repeats instead of the timed ones.")
 @click.option("--trace", type=TraceFile(), help="Write TRIAL as a trace (FILE.pftrace) for ui.perfetto.dev.")
 @click.option("--profile", type=OutputFile(), help="Write Dask's profile of TRIAL for speedscope.")
@@ -51,6 +52,7 @@ def explain(
     first: Path,
     second: Path | None,
     operation: int | None,
+    why: bool,
     captured: bool,
     trace: Path | None,
     profile: Path | None,
@@ -63,6 +65,7 @@ def explain(
     dasklab explain TRIAL TRIAL    what the second trial spends more than the first, and where
     dasklab explain RUN            the baseline, and what each other cell spends more
     dasklab explain RECORD         what `dasklab record` wrote: the whole, and a row per computation
+    dasklab explain RECORD --why   the sentence, and what each clause of it rests on
 
     A record can be compared and exported like a trial. RUN and RECORD may be packed: run.zip, and of a trial
     in it run.zip/1-01-baseline.
@@ -71,7 +74,7 @@ def explain(
     from dasklab.results.run import open_run, open_trial
 
     run = open_run(first)
-    of_one_trial = {"--operation": operation, "--trace": trace, "--profile": profile}
+    of_one_trial = {"--operation": operation, "--why": why or None, "--trace": trace, "--profile": profile}
     if run.is_experiment:
         _refuse({"a second TRIAL": second, **of_one_trial}, f"{run.folder}: a run of an experiment")
         _explain_run(run, captured, as_json)
@@ -80,11 +83,14 @@ def explain(
     if operation is not None:
         trial = trial.only(operation)
     if second is not None:
-        _refuse({"--trace": trace, "--profile": profile}, "two trials are compared")
+        _refuse({"--why": why or None, "--trace": trace, "--profile": profile}, "two trials are compared")
         _print_trials(trial, explain.explain(open_trial(second), captured), as_json)
         return
     if trial.gap and not as_json:
         click.echo(f"{trial.gap}\n")
+    if why:
+        _print_evidence(trial, as_json)
+        return
     _print_summary(trial.summary, run.name, as_json, trial.advice, _completeness(trial))
     _print_operations(trial, as_json)
     if not as_json:
@@ -100,6 +106,22 @@ def _refuse(values: Mapping[str, Any], why: str) -> None:
     """Refuse what was given although it is for one trial alone."""
     if names := [name for name, value in values.items() if value is not None]:
         raise click.UsageError(f"{why}, and {names[0]} is for one trial; name one alone")
+
+
+def _print_evidence(trial: Explained, as_json: bool) -> None:
+    """Print the sentence, and what each clause of it rests on; of several runs that of middle length."""
+    from dasklab.breakdown.show import why, wording
+
+    clauses = why.why(trial.median_repeat)
+    if as_json:
+        click.echo(json.dumps({"name": trial.trial.name, "why": why.documents(clauses)}))
+        return
+    click.echo(f"{trial.trial.name}: {wording.paragraph(trial.summary)}\n")
+    if len(trial.timed) > 1:
+        click.echo(
+            f"This is the evidence of repeat {trial.median_repeat.number}, the one of middle length.\n"
+        )
+    print_table(why.HEAD, why.rows(clauses))
 
 
 def _print_trials(old: Explained, new: Explained, as_json: bool) -> None:

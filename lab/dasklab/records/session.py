@@ -380,6 +380,16 @@ class Session:
         """Break down the recorded time; a notebook shows it as sentences, a table and a picture."""
         return self._explain(self.folder)
 
+    def why(self, clause: str = "") -> Any:
+        """List the tasks, transfers, threads and seconds that the explanation, or a clause of it, rests on.
+
+            run.why("waiting for a lock")
+
+        Raises:
+            LabError: the explanation has no such clause.
+        """
+        return self._explain(self.folder).why(clause)
+
 
 async def _answer(request: Awaitable[Any]) -> Any:
     """Await an answer, for some time: Dask answers no requests to a recorder that has detached itself."""

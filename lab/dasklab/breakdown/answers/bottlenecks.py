@@ -9,7 +9,8 @@ travelled slowly while neither the client nor the scheduler was busy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,40 +38,60 @@ Cells = dict[tuple[Bottleneck, str], float]
 SLOW_BYTES_PER_S = 12.5e6  # 100 Mbit/s: what travels more slowly while nobody is busy is held up by the link
 
 
+@dataclass(frozen=True)
+class Attribution:
+    """Seconds of some intervals of a path that speak for a bottleneck.
+
+    Attributes:
+        rows: positions of the intervals.
+        place: codes of their places, which are not those of the intervals where a link is meant.
+    """
+
+    bottleneck: Bottleneck
+    rows: Codes
+    place: Codes
+    seconds: Floats
+
+
 def bottlenecks(repeat: Repeat, path: Intervals) -> Cells:
     """Return the seconds of the critical path by bottleneck and place; a second may be divided."""
     cells: Cells = {}
-    of_task = path.task != NONE
-    computing = of_task & path.is_cause(COMPUTE)
-    of_data = of_task & path.is_cause(*(cause for cause in CAUSES if cause.group is Group.DATA))
-    seconds = path.seconds
-
-    slow, lagging = _beyond_usual(repeat, path.task[computing])
-    for bottleneck, share in ((LATE, lagging), (SLOW, slow), (OWN, 1 - slow - lagging)):
-        _add(repeat, cells, bottleneck, path.place[computing], seconds[computing] * share)
-
-    uploading = path.is_cause(UPLOAD)
-    on_wire = _slow_upload(repeat, path.start[uploading], path.stop[uploading])
-    client = np.full(int(uploading.sum()), CLIENT_CODE)
-    link = repeat.places.pair(np.full(len(client), SCHEDULER_CODE), client)
-    _add(repeat, cells, LINK, link, seconds[uploading] * on_wire)
-    _add(repeat, cells, GRAPHS, path.place[uploading], seconds[uploading] * (1 - on_wire))
-
-    share = avoidable(repeat, path.task[of_data])
-    _add(repeat, cells, PLACEMENT, path.place[of_data], seconds[of_data] * share)
-    for cause in CAUSES:
-        mine = path.is_cause(cause) & of_data
-        _add(repeat, cells, cause.bottleneck, path.place[mine], seconds[mine] * (1 - share[mine[of_data]]))
-        mine = path.is_cause(cause) & ~computing & ~of_data & ~uploading
-        _add(repeat, cells, cause.bottleneck, path.place[mine], seconds[mine])
+    for part in attributions(repeat, path):
+        codes, index = np.unique(part.place, return_inverse=True)
+        totals = np.bincount(index, part.seconds, len(codes)).tolist()
+        for code, total in zip(codes.tolist(), totals, strict=True):
+            cell = part.bottleneck, repeat.places.name(code)
+            cells[cell] = cells.get(cell, 0.0) + total
     return cells
 
 
-def _add(repeat: Repeat, cells: Cells, bottleneck: Bottleneck, place: Codes, seconds: Floats) -> None:
-    codes, index = np.unique(place, return_inverse=True)
-    for code, total in zip(codes.tolist(), np.bincount(index, seconds, len(codes)).tolist(), strict=True):
-        cell = bottleneck, repeat.places.name(code)
-        cells[cell] = cells.get(cell, 0.0) + total
+def attributions(repeat: Repeat, path: Intervals) -> Iterator[Attribution]:
+    """Divide the seconds of the critical path among bottlenecks."""
+    of_task = path.task != NONE
+    is_computing = of_task & path.is_cause(COMPUTE)
+    is_data = of_task & path.is_cause(*(cause for cause in CAUSES if cause.group is Group.DATA))
+    is_upload = path.is_cause(UPLOAD)
+    computing, of_data, uploading = map(np.flatnonzero, (is_computing, is_data, is_upload))
+
+    def part(bottleneck: Bottleneck, rows: Codes, share: Floats | float) -> Attribution:
+        return Attribution(bottleneck, rows, path.place[rows], path.seconds[rows] * share)
+
+    slow, lagging = _beyond_usual(repeat, path.task[computing])
+    for bottleneck, share in ((LATE, lagging), (SLOW, slow), (OWN, 1 - slow - lagging)):
+        yield part(bottleneck, computing, share)
+
+    on_wire = _slow_upload(repeat, path.start[uploading], path.stop[uploading])
+    client = np.full(len(uploading), CLIENT_CODE)
+    link = repeat.places.pair(np.full(len(client), SCHEDULER_CODE), client)
+    yield replace(part(LINK, uploading, on_wire), place=link)
+    yield part(GRAPHS, uploading, 1 - on_wire)
+
+    placed = np.zeros(len(path))
+    placed[of_data] = avoidable(repeat, path.task[of_data])
+    yield part(PLACEMENT, of_data, placed[of_data])
+    for cause in CAUSES:
+        mine = np.flatnonzero(path.is_cause(cause) & ~is_computing & ~is_upload)
+        yield part(cause.bottleneck, mine, 1 - placed[mine])
 
 
 def _beyond_usual(repeat: Repeat, task: Codes) -> tuple[Floats, Floats]:

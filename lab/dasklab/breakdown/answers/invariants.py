@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.answers.grounds import client_is_recorded, is_listed
 from dasklab.breakdown.answers.replay import Replay
 from dasklab.breakdown.assign.threads import break_down, existence
 from dasklab.breakdown.assign.timeline import explain_after
@@ -37,6 +38,7 @@ from dasklab.breakdown.model.causes import (
     PAUSED,
     PLAN,
     UNDIVIDED,
+    USER,
     Group,
 )
 from dasklab.breakdown.model.intervals import TICK_S, Intervals, Windows, concatenate
@@ -46,6 +48,7 @@ OF_TASKS = (COMPUTE, DISK, LOCK, HOLDING, NESTED, EXTERNAL, INTERPRETER, AGAIN, 
 """Causes that are about a task: their place is the worker that ran it."""
 
 MAX_REPLAY_ERROR = 0.1  # of the run: a replay that misses it by more says nothing about another network
+LEAST_S = 0.001  # what is less does not count as a violation where clocks decide
 ROUNDING_S = 1e-5  # of recorded stamps, and of sums of them
 GRACE_S, GRACE_SHARE = 0.05, 0.01  # of the run: by so much the path may exceed the threads
 
@@ -267,6 +270,19 @@ def _possible_s(breakdown: Breakdown) -> Floats:
     return possible
 
 
+def _list_evidence(breakdown: Breakdown) -> Lowered:
+    """Take off what cannot be listed: a person could not check it."""
+    repeat, threads, path = breakdown.repeat, breakdown.threads, breakdown.path
+    if not client_is_recorded(repeat):
+        threads = _take_off(threads, np.where(threads.is_cause(USER), threads.seconds, 0.0))
+    beyond = np.where(is_listed(repeat, path), 0.0, path.seconds)
+    seconds = float(beyond.sum())
+    titles = [CAUSES[code].title for code in np.unique(path.cause[beyond > 0]).tolist()]
+    sentence = f"{seconds:.3f} s on the critical path rest on nothing that can be listed: {', '.join(titles)}"
+    violated = [(seconds, sentence)] if seconds > LEAST_S else []
+    return replace(breakdown, threads=threads, path=_take_off(path, beyond)), violated
+
+
 def _take_off(intervals: Intervals, seconds: Floats) -> Intervals:
     """Move seconds at the end of each interval to ``UNDIVIDED``."""
     rows = np.flatnonzero(seconds > TICK_S)
@@ -294,6 +310,11 @@ OF_BREAKDOWNS = (
         "path-within-threads",
         "No cause has more seconds on the critical path than in all threads.",
         _stay_within_threads,
+    ),
+    OfBreakdown(
+        "evidence-listed",
+        "The tasks, transfers, graphs or calls that each second of the critical path rests on can be listed.",
+        _list_evidence,
     ),
 )
 REPLAY_MATCHES = Invariant(

@@ -52,7 +52,7 @@ def replay(repeat: Repeat) -> Replay:
     """Replay a repeat twice. Another order of tasks may make the second one longer: then it shows nothing."""
     delays = _delays(repeat)
     less = _without_wire(repeat, delays)
-    as_it_was, without_wire = (_Schedule(repeat, each).makespan() for each in (delays, less))
+    as_it_was, without_wire = (_Schedule(repeat, kind).makespan() for kind in (delays, less))
     transfer_s = sum(
         float((getattr(delays, name) - getattr(less, name)).sum())
         for name in ("first", "choice", "message", "report", "fetch", "last")
@@ -162,8 +162,8 @@ def _waited_for(repeat: Repeat) -> Codes:
     returned = np.append(-np.inf, np.sort(returned))
     learnt = returned[np.searchsorted(returned, begin + CLOCK_S, side="right") - 1]
     order = repeat.tasks.handled_order
-    known = np.searchsorted(repeat.tasks.handled[order], learnt + CLOCK_S, side="right") - 1
-    return np.append(np.append(order, NONE)[known], NONE)[graph]
+    position = np.searchsorted(repeat.tasks.handled[order], learnt + CLOCK_S, side="right") - 1
+    return np.append(np.append(order, NONE)[position], NONE)[graph]
 
 
 def _on_client_link(repeat: Repeat) -> IntervalSets:

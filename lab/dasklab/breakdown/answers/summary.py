@@ -164,8 +164,8 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         for line, seconds in client_lines(repeat, result.path).items():
             lines[line] += seconds / len(repeats)
     makespan_s = sum(repeat.makespan for repeat in repeats) / max(1, len(repeats))
-    replayed, missed = lower_replay(mean([replay(repeat) for repeat in repeats]), makespan_s)
-    violations += missed
+    replayed, of_replay = lower_replay(mean([replay(repeat) for repeat in repeats]), makespan_s)
+    violations += of_replay
     return Summary(
         makespan_s=makespan_s,
         threads=sum(repeats[0].threads.values()) if repeats else 0,

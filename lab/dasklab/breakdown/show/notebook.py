@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from dasklab.breakdown.answers.advice.rules import Advice
-from dasklab.breakdown.show import wording
+from dasklab.breakdown.answers.grounds import Grounds
+from dasklab.breakdown.show import why, wording
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.breakdown.show.happenings import happenings
 from dasklab.breakdown.show.wording import Row
@@ -51,6 +52,14 @@ class Explanation:
         sentences = [wording.paragraph(self.explained.summary), *happenings(self.explained)]
         return [self.explained.gap, *sentences] if self.explained.gap else sentences
 
+    def why(self, clause: str = "") -> EvidenceTable:
+        """List what a clause rests on, such as "waiting for a lock"; without one, all of the sentence.
+
+        Raises:
+            LabError: the explanation has no such clause.
+        """
+        return EvidenceTable(why.why(self.explained.median_repeat, clause))
+
     def _picture(self) -> str:
         """Draw threads over time, if matplotlib is installed."""
         try:
@@ -62,6 +71,21 @@ class Explanation:
         figure.savefig(svg, format="svg")
         text = svg.getvalue()
         return f'<div style="{WHITE}">{text[text.index("<svg") :]}</div>'
+
+
+class EvidenceTable:
+    """What clauses of an explanation rest on, to be shown: a table that a person can check."""
+
+    def __init__(self, clauses: Sequence[Grounds]) -> None:
+        self.clauses = clauses
+
+    def __str__(self) -> str:
+        return "\n".join(_aligned([why.HEAD, *why.rows(self.clauses)]))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _html_table(why.HEAD, why.rows(self.clauses))
 
 
 def explain_folder(folder: Path) -> Explanation:

@@ -1,0 +1,245 @@
+"""What an answer rests on: for each piece of a path the task, transfer, graph or call that it is about.
+
+A piece of which nothing can be listed is no answer: ``is_listed`` is one of the invariants.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dasklab.breakdown.answers.bottlenecks import attributions
+from dasklab.breakdown.assign.client_time import ClientTime
+from dasklab.breakdown.model.arrays import NONE, Floats, Mask
+from dasklab.breakdown.model.causes import (
+    ACTOR,
+    BETWEEN,
+    BUILD,
+    CAUSES,
+    GATHER,
+    NOTHING,
+    PAUSED,
+    PLAN,
+    QUEUE,
+    RESULT,
+    SCATTER,
+    UNDIVIDED,
+    UPLOAD,
+    USER,
+    Bottleneck,
+    Cause,
+    Group,
+)
+from dasklab.breakdown.model.interval_sets import IntervalSets
+from dasklab.breakdown.model.intervals import TICK_S, Intervals
+from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.model.steps import value_at
+from dasklab.terminal import counted
+
+CALLS = {GATHER: ("gather",), SCATTER: ("scatter",), RESULT: ("sync", "wait")}
+GRAPHS = (BUILD, UPLOAD, PLAN)
+CLOCK_S = 0.005  # the client's clock may be off by this
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something that a clause rests on, and how many of the clause's seconds.
+
+    Attributes:
+        kind: task, transfer, message, graph, call, pause, queue, thread, client, actor or unknown.
+        name: a task's key, or what it is.
+        thread: which of the worker's threads ran it, from 1 on; empty if no thread did.
+        start_s, stop_s: its first and its last moment in the clause, since the start of the run.
+    """
+
+    kind: str
+    name: str
+    place: str
+    thread: str
+    start_s: float
+    stop_s: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """A clause of the answer, with all that it rests on.
+
+    Attributes:
+        clause: title of the bottleneck or the cause.
+        names: what a reader may call it, among them the titles of its causes.
+        total_s: seconds that the clause is a share of: the run, or the time of all threads.
+    """
+
+    clause: str
+    names: Sequence[str]
+    of_threads: bool
+    seconds: float
+    total_s: float
+    items: Sequence[Item]
+
+
+def is_listed(repeat: Repeat, path: Intervals) -> Mask:
+    """Return of which intervals of a path there is something to list."""
+    listed = (path.task != NONE) | path.is_cause(UNDIVIDED)
+    spans = ClientTime(repeat).spans
+    for cause, (start, stop) in spans.items():
+        mine = np.flatnonzero(path.is_cause(cause))
+        begin, end = start - CLOCK_S, stop + CLOCK_S
+        near = IntervalSets(np.zeros(len(start), np.int64), begin, end)
+        listed[mine] = near.within(np.zeros(len(mine), np.int64), path.start[mine], path.stop[mine]) > 0
+    listed |= path.is_cause(BETWEEN) | path.is_cause(USER) & client_is_recorded(repeat)
+    others = [cause for cause in CAUSES if cause.group not in (Group.CLIENT, Group.IDLE)]
+    others = [QUEUE, *(cause for cause in others if cause not in spans)]
+    listed |= path.is_cause(*others) & (path.place != NONE)
+    return np.asarray(listed & ~path.is_cause(NOTHING), bool)
+
+
+def client_is_recorded(repeat: Repeat) -> bool:
+    """Whether the absence of calls and graphs says something: that the client was outside of Dask."""
+    return len(repeat.calls.kind) > 0 or any(graph.is_recorded for graph in repeat.graphs)
+
+
+def of_path(repeat: Repeat, path: Intervals) -> Iterator[Grounds]:
+    """Return what each bottleneck of a checked path rests on, the largest first."""
+    seconds: defaultdict[Bottleneck, float] = defaultdict(float)
+    items: defaultdict[Bottleneck, list[Item]] = defaultdict(list)
+    for part in attributions(repeat, path):
+        some = part.seconds > TICK_S
+        rows, shares = part.rows[some], part.seconds[some]
+        seconds[part.bottleneck] += float(shares.sum())
+        items[part.bottleneck] += _items(repeat, replace(path.select(rows), place=part.place[some]), shares)
+    for bottleneck in sorted(items, key=lambda name: -seconds[name]):
+        if items[bottleneck]:
+            causes = [cause for cause in CAUSES if cause.bottleneck is bottleneck]
+            titles, names = [cause.title for cause in causes], [cause.name for cause in causes]
+            yield Grounds(
+                bottleneck.title,
+                (bottleneck.title, bottleneck.name, *titles, *names),
+                False,
+                seconds[bottleneck],
+                repeat.makespan,
+                _together(items[bottleneck]),
+            )
+
+
+def of_threads(repeat: Repeat, threads: Intervals) -> Iterator[Grounds]:
+    """Return for each cause which threads had it, the cause with most seconds first."""
+    total_s = float(threads.seconds.sum())
+    sums = np.bincount(threads.cause, threads.seconds, minlength=len(CAUSES))
+    for code in np.argsort(-sums, kind="stable").tolist():
+        if sums[code] > TICK_S:
+            mine, cause = threads.select(threads.cause == code), CAUSES[code]
+            items = [_thread(repeat, mine.select(mine.lane == lane), lane) for lane in np.unique(mine.lane)]
+            items.sort(key=lambda item: -item.seconds)
+            yield Grounds(cause.title, (cause.title, cause.name), True, float(sums[code]), total_s, items)
+
+
+def _thread(repeat: Repeat, pieces: Intervals, lane: int) -> Item:
+    return Item(
+        "thread",
+        counted(len(pieces), "piece"),
+        repeat.thread_rows[1][lane][0],
+        _thread_number(repeat, lane),
+        float(pieces.start.min()) - repeat.start,
+        float(pieces.stop.max()) - repeat.start,
+        float(pieces.seconds.sum()),
+    )
+
+
+def _thread_number(repeat: Repeat, lane: int) -> str:
+    """Return which of its worker's threads a lane is, from 1 on."""
+    threads = repeat.thread_rows[1]
+    first = next(number for number, (worker, _) in enumerate(threads) if worker == threads[lane][0])
+    return str(lane - first + 1)
+
+
+def _items(repeat: Repeat, pieces: Intervals, seconds: Floats) -> Iterator[Item]:
+    rows = zip(
+        pieces.start.tolist(),
+        pieces.stop.tolist(),
+        pieces.cause.tolist(),
+        pieces.place.tolist(),
+        pieces.task.tolist(),
+        seconds.tolist(),
+        strict=True,
+    )
+    for start, stop, code, place, task, share in rows:
+        kind, name = _subject(repeat, CAUSES[code], start, stop, place, task)
+        at_worker = kind == "task" and repeat.tasks.worker[task] == place
+        thread = _thread_number(repeat, int(repeat.thread_rows[0][task])) if at_worker else ""
+        yield Item(
+            kind, name, repeat.places.name(place), thread, start - repeat.start, stop - repeat.start, share
+        )
+
+
+def _subject(
+    repeat: Repeat, cause: Cause, start: float, stop: float, place: int, task: int
+) -> tuple[str, str]:
+    """Return of what kind the thing is that a piece of a path is about, and its name."""
+    if cause is UNDIVIDED:
+        return "unknown", "no evidence, or pieces of it contradict each other"
+    if task != NONE:
+        key = repeat.keys[repeat.tasks.key[task]]
+        if cause.group is Group.DATA:
+            return "transfer", f"data for {key}"
+        return ("message", f"of {key}") if cause.group is Group.SCHEDULER else ("task", key)
+    if cause in CALLS:
+        return "call", _call(repeat, CALLS[cause], start, stop)
+    if cause in GRAPHS:
+        return "graph", _graph(repeat, stop)
+    if cause is QUEUE:
+        return "queue", _queue(repeat, place, start)
+    if cause is PAUSED:
+        return "pause", "memory nearly full"
+    if cause is ACTOR:
+        return "actor", counted(len(repeat.evidence.actors.start), "call of a method", "calls of methods")
+    if cause in (USER, BETWEEN):
+        return "client", "no call and no graph under way"
+    return "message", cause.title
+
+
+def _call(repeat: Repeat, kinds: Sequence[str], start: float, stop: float) -> str:
+    calls = repeat.calls
+    overlap = np.minimum(calls.stop, stop) - np.maximum(calls.start, start)
+    overlap = np.where(np.isin(np.array(calls.kind, object), kinds), overlap, -np.inf)
+    row = int(overlap.argmax())
+    begin_s, end_s = calls.start[row] - repeat.start, calls.stop[row] - repeat.start
+    return f"{calls.kind[row]}, {begin_s:.3f} s to {end_s:.3f} s"
+
+
+def _graph(repeat: Repeat, time: float) -> str:
+    """Name the last graph that began before a time; the first one if clocks say that none did."""
+    before = [number for number, graph in enumerate(repeat.graphs) if graph.begin <= time + CLOCK_S]
+    number = before[-1] if before else 0
+    graph = repeat.graphs[number]
+    return f"graph {number + 1}: {counted(graph.tasks, 'task')}, {graph.nbytes / 1e6:.2f} MB"
+
+
+def _queue(repeat: Repeat, place: int, time: float) -> str:
+    if place not in repeat.load:
+        return "tasks that the scheduler kept back"
+    waiting = int(value_at(repeat.load[place], np.array([time]))[0])
+    return f"{counted(waiting, 'task')} for {counted(repeat.threads[repeat.places.nodes[place]], 'thread')}"
+
+
+def _together(items: Sequence[Item]) -> list[Item]:
+    """Put the pieces of the same thing together, the longest first."""
+    groups: defaultdict[tuple[str, str, str, str], list[Item]] = defaultdict(list)
+    for item in items:
+        # each stretch without evidence, and of the client's own code, stands alone
+        own = f"{item.start_s}" if item.kind in ("unknown", "client") else ""
+        groups[item.kind, item.name + own, item.place, item.thread].append(item)
+    merged = [
+        replace(
+            group[0],
+            start_s=min(item.start_s for item in group),
+            stop_s=max(item.stop_s for item in group),
+            seconds=sum(item.seconds for item in group),
+        )
+        for group in groups.values()
+    ]
+    return sorted(merged, key=lambda item: -item.seconds)

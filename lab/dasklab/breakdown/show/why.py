@@ -1,0 +1,67 @@
+"""What the clauses of an explanation rest on, as a table: ``dasklab explain --why`` and ``run.why()``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dasklab.breakdown.answers.grounds import Grounds, of_path, of_threads
+from dasklab.breakdown.answers.invariants import checked
+from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.show.wording import LEAST_SHARE, MOST_PARTS, Row, percent
+from dasklab.errors import LabError
+
+HEAD: Row = ("clause", "rests on", "name", "where", "thread", "from, s", "until, s", "seconds")
+MAX_ITEMS = 8  # of a clause; the rest is summed up
+
+
+def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
+    """Return what the clauses of a repeat's explanation rest on, those of the critical path first.
+
+    Args:
+        clause: a part of its words, such as "waiting for a lock"; empty for all clauses of the sentence.
+
+    Raises:
+        LabError: the explanation has no such clause.
+    """
+    breakdown, _ = checked(repeat)
+    path, threads = list(of_path(repeat, breakdown.path)), list(of_threads(repeat, breakdown.threads))
+    if not clause:
+        return [
+            *(grounds for grounds in path[:MOST_PARTS] if grounds.seconds > LEAST_SHARE * repeat.makespan),
+            *threads[:MOST_PARTS],
+        ]
+    words = clause.casefold().strip()
+    every = [(grounds, [name.casefold() for name in grounds.names]) for grounds in (*path, *threads)]
+    exactly = [grounds for grounds, names in every if words in names]
+    matches = exactly or [grounds for grounds, names in every if any(words in name for name in names)]
+    if not matches:
+        titles = dict.fromkeys(grounds.clause for grounds in (*path, *threads))
+        raise LabError(f"the explanation has no clause '{clause}'; it has: {'; '.join(titles)}")
+    return matches
+
+
+def rows(clauses: Sequence[Grounds]) -> Iterator[Row]:
+    """Return a table: for each clause the longest of what it rests on, the rest, and the sum."""
+    for grounds in clauses:
+        whole = "all threads' time" if grounds.of_threads else "the run"
+        for item in grounds.items[:MAX_ITEMS]:
+            times = (f"{seconds:.3f}" for seconds in (item.start_s, item.stop_s, item.seconds))
+            yield (grounds.clause, item.kind, item.name, item.place, item.thread, *times)
+        if rest := grounds.items[MAX_ITEMS:]:
+            seconds = sum(item.seconds for item in rest)
+            yield (grounds.clause, f"{len(rest)} more", "", "", "", "", "", f"{seconds:.3f}")
+        share = f"{percent(grounds.seconds / grounds.total_s, 1)} of {whole}" if grounds.total_s else ""
+        yield (grounds.clause, "together", share, "", "", "", "", f"{grounds.seconds:.3f}")
+
+
+def documents(clauses: Sequence[Grounds]) -> list[dict[str, object]]:
+    """Return the same for programs, with all that a clause rests on."""
+    return [
+        {
+            "clause": grounds.clause,
+            "of_threads": grounds.of_threads,
+            "seconds": grounds.seconds,
+            "rests_on": [vars(item) for item in grounds.items],
+        }
+        for grounds in clauses
+    ]
