@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dasklab.breakdown.answers.client_waits import ClientWaits, client_waits, last_handled
+from dasklab.breakdown.assign.client_waits import ClientWaits, client_waits, last_handled
 from dasklab.breakdown.assign.idle import BY_CLIENT, NO_GRAPH, IdleReasons
 from dasklab.breakdown.assign.refine import refine
 from dasklab.breakdown.assign.timeline import explain_after, explain_before, origins, report_begins

@@ -20,11 +20,13 @@ from dasklab.breakdown.answers.invariants import Violation, checked, lower_repla
 from dasklab.breakdown.answers.replay import Replay, mean, replay
 from dasklab.breakdown.assign.threads import without_threads
 from dasklab.breakdown.model.causes import (
+    ANSWER,
     BUSY,
     LINK,
     MESSAGE,
     PLACEMENT,
     UNDIVIDED,
+    USER,
     WIRE,
     Bottleneck,
     Cause,
@@ -48,7 +50,7 @@ class Summary:
         violations: what was claimed beyond the evidence and has been lowered, of all repeats.
         undivided: where the longest stretch of the path lies that could not be divided, of any repeat, in
             seconds since its start; empty if there is none.
-        client_lines: seconds of the path in which each line of the user's program ran; a mean, too.
+        client_lines: seconds of the client's bottlenecks on the path in which each line of its program ran.
     """
 
     makespan_s: float
@@ -62,7 +64,7 @@ class Summary:
     graphs: GraphTimes | None = None
     violations: Sequence[Violation] = ()
     undivided: tuple[float, float] | tuple[()] = ()
-    client_lines: Mapping[Line, float] = field(default_factory=dict)
+    client_lines: Mapping[tuple[Bottleneck, Line], float] = field(default_factory=dict)
 
     @cached_property
     def violated(self) -> dict[str, int]:
@@ -149,7 +151,7 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
     blamed: defaultdict[tuple[Bottleneck, str], float] = defaultdict(float)
     violations: list[Violation] = []
     undivided: list[tuple[float, float]] = []
-    lines: defaultdict[Line, float] = defaultdict(float)
+    lines: defaultdict[tuple[Bottleneck, Line], float] = defaultdict(float)
     for repeat in repeats:
         result, violated = checked(repeat)
         violations += violated
@@ -161,8 +163,9 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         _add(path, seconds_by(result.path, repeat.places), 1 / len(repeats))
         _add(blamed, bottlenecks(repeat, result.path), 1 / len(repeats))
         undivided += _undivided(result.path, repeat.start)
-        for line, seconds in client_lines(repeat, result.path).items():
-            lines[line] += seconds / len(repeats)
+        for cause in (USER, ANSWER):
+            for line, seconds in client_lines(repeat, result.path, cause).items():
+                lines[cause.bottleneck, line] += seconds / len(repeats)
     makespan_s = sum(repeat.makespan for repeat in repeats) / max(1, len(repeats))
     replayed, of_replay = lower_replay(mean([replay(repeat) for repeat in repeats]), makespan_s)
     violations += of_replay

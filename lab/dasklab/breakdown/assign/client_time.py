@@ -12,8 +12,20 @@ from functools import cached_property
 
 import numpy as np
 
+from dasklab.breakdown.assign.client_waits import client_waits
 from dasklab.breakdown.model.arrays import Codes, Floats
-from dasklab.breakdown.model.causes import BETWEEN, BUILD, GATHER, PLAN, RESULT, SCATTER, UPLOAD, USER, Cause
+from dasklab.breakdown.model.causes import (
+    ANSWER,
+    BETWEEN,
+    BUILD,
+    GATHER,
+    PLAN,
+    RESULT,
+    SCATTER,
+    UPLOAD,
+    USER,
+    Cause,
+)
 from dasklab.breakdown.model.repeat import Extent, Repeat
 
 Span = tuple[Floats, Floats]
@@ -28,7 +40,7 @@ class ClientTime:
     @cached_property
     def spans(self) -> dict[Cause, Span]:
         """When each cause may apply, the most specific one first."""
-        repeat = self.repeat
+        repeat, waits = self.repeat, client_waits(self.repeat)
         begin, departure, arrival, ready = (
             np.array(column, float).reshape(-1)
             for column in (
@@ -44,7 +56,8 @@ class ClientTime:
             PLAN: (arrival, ready),
             UPLOAD: (departure, arrival),
             BUILD: (begin, departure),
-            RESULT: repeat.calls.of_kind("sync", "wait"),
+            RESULT: (waits.start, waits.returned),
+            ANSWER: repeat.calls.of_kind("sync", "wait"),
         }
 
     @cached_property

@@ -14,13 +14,14 @@ import numpy as np
 
 from dasklab.breakdown.assign.client_time import ClientTime
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, expand
-from dasklab.breakdown.model.causes import CAUSES, NOTHING, PLAN, QUEUE
+from dasklab.breakdown.model.causes import CAUSES, NOTHING, PLAN, QUEUE, UNDIVIDED
 from dasklab.breakdown.model.intervals import Windows
 from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
 from dasklab.breakdown.model.steps import Steps, value_at
 
 # kinds of gaps on a path that are not the arrival of a graph
 NO_GRAPH, BY_CLIENT = NONE, -2
+UNREPORTED_S = 0.05  # of the preparation of a graph, beside the stages that Dask reports
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,20 @@ class IdleReasons:
         client = rows[kind != NO_GRAPH]
         index, start, stop = self._split(low[client], arrival[client])
         self._explain_client(windows, client[index], start, stop)
-        windows.add(client, arrival[client], high[client], PLAN, np.full(len(client), SCHEDULER_CODE))
+        self._explain_planned(windows, client, kind[client], arrival[client], high[client])
+
+    def _explain_planned(
+        self, windows: Windows, rows: Codes, graph: Codes, arrival: Floats, high: Floats
+    ) -> None:
+        """Explain the time from the arrival of a graph to the choice of a worker for its first task.
+
+        The scheduler reported for how long it prepared the graph. What lies after that is no preparation.
+        """
+        spent = [(g.materialise, g.order, g.state) for g in self.repeat.graphs]
+        seconds = np.nansum(np.array([*spent, (0.0, 0.0, 0.0)], float), axis=1)[np.maximum(graph, -1)]
+        ready = np.minimum(high, arrival + seconds + UNREPORTED_S)
+        windows.add(rows, arrival, ready, PLAN, np.full(len(rows), SCHEDULER_CODE))
+        windows.add(rows, ready, high, UNDIVIDED, np.full(len(rows), NONE))
 
     def _explain_client(self, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
         codes = self.client.cause_at(start)

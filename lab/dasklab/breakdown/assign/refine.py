@@ -17,6 +17,7 @@ from dasklab.breakdown.model.arrays import NONE, Bools, Codes, Floats
 from dasklab.breakdown.model.causes import (
     ACTOR,
     AGAIN,
+    ANSWER,
     BETWEEN,
     COMPUTE,
     EXTERNAL,
@@ -38,6 +39,7 @@ from dasklab.breakdown.model.causes import (
     RESULT,
     SERIALISE,
     STARVED,
+    UNDIVIDED,
     USER,
     Cause,
 )
@@ -212,6 +214,8 @@ DIVISIONS = (
     Division(EXTERNAL, (COMPUTE,), _external),
     Division(EXTERNAL_OR_STARVED, (COMPUTE,), _external_or_starved),
     Division(ACTOR, (USER, BETWEEN, RESULT, GATHER), _actors),
-    Division(NO_WORKER, (PLAN, QUEUE, NOTHING, RESULT), without_worker, of_own_worker=True),
+    Division(
+        NO_WORKER, (PLAN, UNDIVIDED, QUEUE, NOTHING, RESULT, ANSWER), without_worker, of_own_worker=True
+    ),
     Division(PAUSED, (QUEUE, NOTHING), _paused, of_own_worker=True),
 )

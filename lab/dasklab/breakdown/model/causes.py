@@ -81,6 +81,7 @@ OWN = Bottleneck("computing", "computing")
 USER_CODE = Bottleneck("client code", "the client's own code")
 GRAPHS = Bottleneck("graphs", "building, sending and preparing graphs")
 CLIENT_DATA = Bottleneck("client data", "data between the client and the workers")
+ANSWERS = Bottleneck("answers", "calls that waited for the cluster, but not for tasks")
 UNSEEN = Bottleneck("between computations", "between computations")
 RESULTS = Bottleneck("results", "results on their way to the client's code")
 LOCKS = Bottleneck("locks", "waiting for locks, semaphores, queues or events")
@@ -258,7 +259,7 @@ GATHER = _register(
 RESULT = _register(
     "result", Group.CLIENT, Kind.IDLE, RESULTS,
     "client: waiting to learn of its results",
-    "All tasks had ended, and the client's call had not returned yet.",
+    "All tasks that a call of the client waited for had ended, and it had not returned yet.",
 )  # fmt: skip
 LOCK = _register(
     "lock", Group.COMPUTATION, Kind.WAITING, LOCKS,
@@ -330,4 +331,10 @@ NO_WORKER = _register(
     "no-worker", Group.IDLE, Kind.WAITING, ABSENT,
     "no worker was there",
     "The cluster had no worker yet, or none any more, or the thread's worker was being started again.",
+)  # fmt: skip
+ANSWER = _register(
+    "answer", Group.CLIENT, Kind.IDLE, ANSWERS,
+    "client: waiting for an answer, not for tasks",
+    "The client waited in a call during which none of its tasks ended, such as client.run, client.restart "
+    "or client.wait_for_workers.",
 )  # fmt: skip

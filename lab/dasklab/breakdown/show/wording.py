@@ -18,7 +18,6 @@ from dasklab.breakdown.model.causes import (
     LINK,
     UNDIVIDED,
     UNTOLD,
-    USER_CODE,
     Bottleneck,
     Cause,
 )
@@ -80,12 +79,13 @@ def paragraph(summary: Summary) -> str:
 def _details(summary: Summary, bottleneck: Bottleneck, digits: int) -> str:
     if bottleneck is UNTOLD:
         return _stretch(summary)
-    return _lines(summary, digits) if bottleneck is USER_CODE else ""
+    return _lines(summary, bottleneck, digits)
 
 
-def _lines(summary: Summary, digits: int) -> str:
+def _lines(summary: Summary, bottleneck: Bottleneck, digits: int) -> str:
     """Name the lines of the user's program that ran longest."""
-    longest = sorted(summary.client_lines.items(), key=lambda item: -item[1])
+    mine = [(line, seconds) for (of, line), seconds in summary.client_lines.items() if of is bottleneck]
+    longest = sorted(mine, key=lambda item: -item[1])
     parts = [
         f"{seconds:.{digits}f} s at {_place_in_code(line)}"
         for line, seconds in longest[:MOST_LINES]

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from dasklab.breakdown.answers.critical_path import critical_path
 from dasklab.breakdown.model.causes import (
+    ANSWER,
     BETWEEN,
     BUILD,
     CAUSES,
@@ -135,7 +136,7 @@ def test_scattered_data_is_the_most_specific_cause() -> None:
     calls = [call("sync", 1.0, 4.0), call("scatter", 1.5, 3.5)]
     repeat = make_repeat(threads={"worker-1": 1}, tables={"calls": calls})
     assert path(repeat) == [
-        (0.0, 1.0, USER), (1.0, 1.5, RESULT), (1.5, 3.5, SCATTER), (3.5, 4.0, RESULT), (4.0, 10.0, USER)
+        (0.0, 1.0, USER), (1.0, 1.5, ANSWER), (1.5, 3.5, SCATTER), (3.5, 4.0, ANSWER), (4.0, 10.0, USER)
     ]  # fmt: skip
     assert total([], actor_calls(), repeat) == (1.5, 3.5)
 

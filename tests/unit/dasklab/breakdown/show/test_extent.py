@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dasklab.breakdown.model.causes import BETWEEN, USER
+from dasklab.breakdown.model.causes import ANSWER, BETWEEN, NO_WORKER, PLAN, RESULT, UNDIVIDED, USER
 from dasklab.breakdown.model.repeat import Extent
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.results.run import Trial
@@ -29,3 +29,16 @@ def test_path_of_programs_that_were_not_recorded_follows_their_tasks() -> None:
     assert record.timed[0].extent is Extent.WATCHED
     assert USER not in record.summary.by_cause and USER not in record.summary.path_by_cause
     assert record.summary.path_by_cause[BETWEEN] == pytest.approx(0.12, abs=0.05)
+
+
+def test_time_between_a_graph_and_its_first_task_is_not_all_preparation() -> None:
+    path = explained("noworkers").summary.path_by_cause
+    assert path[NO_WORKER] == pytest.approx(4.57, abs=0.1)
+    assert path[PLAN] < 0.1 and path.get(UNDIVIDED, 0.0) < 0.1
+
+
+def test_call_that_waits_for_no_task_brings_no_results() -> None:
+    """``client.restart()`` within the block, while no worker is there most of the time."""
+    path = explained("restart_inside").summary.path_by_cause
+    assert path[ANSWER] + path[NO_WORKER] == pytest.approx(5.5, abs=0.2)
+    assert path.get(RESULT, 0.0) < 0.1

@@ -115,7 +115,8 @@ def test_clocks_against_a_capture(delay_s: float) -> None:
 
 
 def test_clients_own_code_is_told_with_its_lines() -> None:
-    lines = {("/home/me/load.py", 3, "files = [open(name) for name in names]"): 6.0, ("load.py", 9, "x"): 0.1}
+    opens, other = ("/home/me/load.py", 3, "files = [open(name) for name in names]"), ("load.py", 9, "x")
+    lines = {(USER_CODE, opens): 6.0, (USER_CODE, other): 0.1}
     cells = {(USER_CODE, "client"): 6.2}
     summary = Summary(7.0, 2, 1, bottlenecks=cells, client_lines=lines)
     sentence = "6.20 s the client's own code (6.00 s at load.py:3 files = [open(name) for name in names])."

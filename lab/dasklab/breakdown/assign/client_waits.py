@@ -22,11 +22,13 @@ class ClientWaits:
     """Calls that waited for tasks, in the order in which they returned.
 
     Attributes:
-        returned: when each returned, in no earlier order than the others.
+        start: when each began.
+        returned: when each returned, in ascending order.
         task: row of the last task that it waited for.
         handled: when the scheduler had handled the end of that task, at the latest when the call returned.
     """
 
+    start: Floats
     returned: Floats
     task: Codes
     handled: Floats
@@ -47,7 +49,7 @@ def client_waits(repeat: Repeat) -> ClientWaits:
     late = CLOCK_S + np.minimum(MAX_LATE_S, LATE_SHARE * (stop - start))
     task, handled = last_handled(repeat, stop + late, repeat.is_users)
     waited = (task != NONE) & (handled >= start - CLOCK_S)
-    return ClientWaits(stop[waited], task[waited], np.minimum(handled, stop)[waited])
+    return ClientWaits(start[waited], stop[waited], task[waited], np.minimum(handled, stop)[waited])
 
 
 def last_handled(repeat: Repeat, time: Floats, among: Mask) -> tuple[Codes, Floats]:
