@@ -74,6 +74,7 @@ class Cluster:
         options: how to build it.
         nodes: name of each node -> its address.
         listen: name of a node -> the address it listens on, if it is another one.
+        contact: name of a node -> host and port at which it reaches the scheduler, if they are others.
         processes: name of each node -> its process.
         tag: prefix of the namespaces.
     """
@@ -83,6 +84,7 @@ class Cluster:
         self.options = options
         self.nodes = {name: f"{NET}.{115 + i}" for i, name in enumerate(names)}
         self.listen: dict[str, str] = {}
+        self.contact: dict[str, str] = {}
         self.processes: dict[str, Process] = {}
         self.tag = tag or f"wire{os.getpid()}"
         self.switch = f"{self.tag}-switch"
@@ -148,7 +150,8 @@ class Cluster:
     def start_node(self, node: str, *arguments: str) -> Process:
         """Start the scheduler, a worker or the client."""
         options, role = self.options, node.split("-")[0]
-        address = f"{options.protocol}://{self.nodes['scheduler']}:8786"
+        contact = self.contact.get(node, f"{self.nodes['scheduler']}:8786")
+        address = f"{options.protocol}://{contact}"
         env = {
             "WIRE_WORKERS": str(options.workers),
             "WIRE_THREADS": str(options.threads),

@@ -6,16 +6,19 @@
 ``capture`` runs a cluster in network namespaces for each fault at three severities, and healthy clusters, and
 writes DIR/NAME/capture.pcap with the expected kinds and nodes in expected.json. The seed selects the nodes,
 the severities within their range, and the healthy workloads, so captures with a new seed are blind.
-``judge`` gives only the captures to daskwire and compares: the first problem must be of an expected kind; a
-healthy capture must have none. Needs root, iproute2, nftables, ethtool and tcpdump.
+``judge`` gives only the captures to daskwire and compares: the first problem must be of an expected kind, and
+of several faults each must have a row; a healthy capture must have none. Needs root, iproute2, nftables,
+ethtool and tcpdump.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import random
+import select
 import shutil
 import signal
 import socket
@@ -23,16 +26,19 @@ import struct
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wire_cluster import Cluster, Options, sh, stop
+from daskwire.problems.verdict import Answer
+from wire_cluster import OFFLOADS, Cluster, Options, sh, stop
 
 SECONDS = 9  # of the workload
 SPREAD = 1.2  # severities are multiplied by a random factor of at most this
+UNJUDGEABLE = ("TLS without keys",)  # first problems of captures of which nothing is known
 Rule = tuple[str, str, str]  # node, hook, rule of nftables
 
 
@@ -58,6 +64,7 @@ class Fault:
         before: applied before the cluster starts, until it has stopped.
         during: applied for a while during the workload.
         options: changes of the cluster's options, by severity and victim.
+        also: kinds of which there must be a problem as well, since there are several faults.
     """
 
     name: str
@@ -67,6 +74,7 @@ class Fault:
     before: Inject | None = None
     during: Inject | None = None
     options: Callable[[Any, str], dict[str, Any]] = field(default=lambda level, victim: {})
+    also: tuple[str, ...] = ()
 
 
 def nft(cluster: Target, node: str, hook: str, rule: str, table: str = "fault") -> None:
@@ -93,6 +101,164 @@ def shaped(rate: Callable[[Any], list[str]]) -> Inject:
         yield
 
     return inject
+
+
+@contextlib.contextmanager
+def shaped_download(cluster: Target, mbit: float) -> Iterator[None]:
+    """Shape what the victim receives with a token bucket at the switch."""
+    bucket = ["rate", f"{mbit}mbit", "burst", "64kb", "latency", "20ms"]
+    cluster.run_in(
+        "switch", "tc", "qdisc", "add", "dev", cluster.port(cluster.victim), "root", "tbf", *bucket
+    )
+    yield
+
+
+@contextlib.contextmanager
+def two_links(cluster: Target, level: tuple[float, float]) -> Iterator[None]:
+    """Shape what the victim sends, and drop a share of the packets to its peer."""
+    mbit, per_mille = level
+    rule = f"numgen random mod 1000 < {round(per_mille)} drop"
+    nft(cluster, cluster.peer, "eth0 ingress", rule)
+    with shaped(lambda rate: ["rate", f"{rate}mbit", "burst", "64kb", "latency", "20ms"])(cluster, mbit):
+        yield
+
+
+@contextlib.contextmanager
+def forgotten(cluster: Target, level: float) -> Iterator[None]:
+    """Drop what arrives on the connections between the victim and other workers at either end.
+
+    New connections work. Behind the capture point, the packets of both directions are captured.
+    """
+    time.sleep(level)
+    for node, address in cluster.nodes.items():
+        if not node.startswith("worker") or node == cluster.victim:
+            continue
+        listed = cluster.run_in(cluster.victim, "ss", "-Htn", "state", "established", f"dst {address}")
+        for number, line in enumerate(listed.splitlines()):
+            own, other = (end.rsplit(":", 1)[1] for end in line.split()[-2:])
+            table = f"{node.replace('-', '')}n{number}"
+            nft(cluster, cluster.victim, "eth0 ingress", f"tcp sport {other} tcp dport {own} drop", table)
+            nft(cluster, node, "eth0 ingress", f"tcp sport {own} tcp dport {other} drop", table)
+    yield
+
+
+@contextlib.contextmanager
+def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None]:
+    """Insert a program into the links of some nodes, which delays or repeats their packets."""
+    link, processes = ["ip", "-n", cluster.switch, "link"], []
+    for node in nodes:
+        port = cluster.port(node)
+        sh(*link, "add", f"{port}f", "type", "veth", "peer", "name", f"{port}b")
+        for device in (f"{port}f", f"{port}b"):
+            cluster.run_in("switch", "ethtool", "-K", device, *OFFLOADS)
+            sh(*link, "set", device, "up")
+        sh(*link, "set", port, "nomaster", "promisc", "on")
+        sh(*link, "set", f"{port}b", "master", "br0")
+        command = ["ip", "netns", "exec", cluster.switch, sys.executable, __file__, "forward"]
+        processes.append(subprocess.Popen([*command, port, f"{port}f", *options]))
+    try:
+        yield
+    finally:
+        for process in processes:
+            stop(process)
+
+
+def forward(left: str, right: str, delay_ms: float, repeated: float) -> None:
+    """Forward frames between two devices after a delay; repeat a share of them."""
+    ends = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) for _ in range(2)]
+    for end, name in zip(ends, (left, right), strict=True):
+        end.bind((name, 0))
+        end.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+    chance, pending = random.Random(1), deque[tuple[float, socket.socket, bytes]]()
+    while True:
+        wait_s = max(pending[0][0] - time.monotonic(), 0.0) if pending else None
+        for end in select.select(ends, [], [], wait_s)[0]:
+            frame, (_, _, kind, *_) = end.recvfrom(65536)
+            if kind != socket.PACKET_OUTGOING:
+                other = ends[1 - ends.index(end)]
+                for _ in range(1 + (chance.random() < repeated)):
+                    pending.append((time.monotonic() + delay_ms / 1e3, other, frame))
+        while pending and pending[0][0] <= time.monotonic():
+            _, other, frame = pending.popleft()
+            with contextlib.suppress(OSError):
+                other.send(frame)
+
+
+@contextlib.contextmanager
+def wan(cluster: Target, delay_ms: float) -> Iterator[None]:
+    """Put all workers equally far away."""
+    workers = [node for node in cluster.nodes if node.startswith("worker")]
+    with forwarded(cluster, workers, "--delay-ms", str(delay_ms)):
+        yield
+
+
+@contextlib.contextmanager
+def repeated(cluster: Target, share: float) -> Iterator[None]:
+    """Repeat a share of the victim's packets in both directions."""
+    with forwarded(cluster, [cluster.victim], "--repeated", str(share)):
+        yield
+
+
+@contextlib.contextmanager
+def relayed(cluster: Target, port: int) -> Iterator[None]:
+    """Let the client reach the scheduler through a TCP relay on the victim's host."""
+    cluster.contact["client"] = f"{cluster.nodes[cluster.victim]}:{port}"
+    target = cluster.nodes["scheduler"]
+    command = [sys.executable, __file__, "relay", str(port), target]
+    process = subprocess.Popen(["ip", "netns", "exec", cluster.namespace(cluster.victim), *command])
+    try:
+        yield
+    finally:
+        stop(process)
+
+
+def relay(port: int, target: str) -> None:
+    """Relay TCP connections to a scheduler."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        other_reader, other_writer = await asyncio.open_connection(target, 8786)
+        await asyncio.gather(copy(reader, other_writer), copy(other_reader, writer))
+
+    async def run() -> None:
+        async with await asyncio.start_server(serve, "0.0.0.0", port) as server:
+            await server.serve_forever()
+
+    asyncio.run(run())
+
+
+@contextlib.contextmanager
+def killed_node(cluster: Target, level: float, node: str) -> Iterator[None]:
+    time.sleep(level)
+    cluster.processes[node].kill()
+    time.sleep(8)
+    yield
+
+
+@contextlib.contextmanager
+def killed_scheduler(cluster: Target, level: float) -> Iterator[None]:
+    with killed_node(cluster, level, "scheduler"):
+        yield
+
+
+@contextlib.contextmanager
+def killed_client(cluster: Target, level: float) -> Iterator[None]:
+    with killed_node(cluster, level, "client"):
+        yield
+
+
+@contextlib.contextmanager
+def loopback(cluster: Target, level: str) -> Iterator[None]:
+    """Let some workers announce an address that only they can reach."""
+    for number in range(int(level)):
+        cluster.listen[f"worker-{number + 1}"] = f"127.0.0.{number + 1}"
+    yield
 
 
 @contextlib.contextmanager
@@ -296,6 +462,17 @@ def refusing(cluster: Target) -> list[Rule]:
     return [("scheduler", "input", rule)]
 
 
+def some_syns(cluster: Target, percent: float) -> list[Rule]:
+    """Drop a share of the SYNs to the victim."""
+    rule = f"tcp flags & (syn|ack) == syn numgen random mod 100 < {round(percent)} drop"
+    return [(cluster.victim, "input", rule)]
+
+
+def rejecting(how: str) -> Callable[[Target], list[Rule]]:
+    """Reject all SYNs to the victim."""
+    return lambda cluster: [(cluster.victim, "input", f"tcp flags & (syn|ack) == syn reject with {how}")]
+
+
 def silent(cluster: Target) -> list[Rule]:
     """Drop all SYNs to the victim."""
     return [(cluster.victim, "input", "tcp flags & (syn|ack) == syn drop")]
@@ -347,13 +524,27 @@ FAULTS = (
           options=lambda port, _: {"interface": port}),
     Fault("capture-loss", ("incomplete capture",), ("0x3f", "0x0f", "0x03"), "",  # of IP identifications
           options=lambda mask, _: {"filter": f"not ip or ip[4:2] & {mask} != 0"}),
+    Fault("slow-download", ("slow link",), (80, 30, 8), before=shaped_download),
+    Fault("two-links", ("slow link", "loss"), ((30, 20), (15, 30), (8, 50)), "", before=two_links,
+          options=mtu, also=("slow link", "loss")),
+    Fault("forgotten", ("half-open connection",), (2.0, 1.0, 0.2), during=forgotten),
+    Fault("syn-loss", ("unanswered connects",), (40, 50, 60), before=filtered(some_syns),
+          options=lambda *_: {"env": {"WIRE_RECONNECT": "1"}}),
+    Fault("rejected", ("refused connects",), (2.0, 4.0, 6.0), during=outage(rejecting("tcp reset")),
+          options=lambda *_: {"env": {"WIRE_RECONNECT": "1"}}),
+    Fault("prohibited", ("ICMP errors",), (2.0, 4.0, 6.0),
+          during=outage(rejecting("icmp type admin-prohibited")),
+          options=lambda *_: {"env": {"WIRE_RECONNECT": "1"}}),
+    Fault("scheduler-killed", ("lost scheduler",), (2.0, 1.0, 0.2), "scheduler", during=killed_scheduler),
+    Fault("client-killed", ("lost client",), (2.0, 1.0, 0.2), "client", during=killed_client),
+    Fault("loopback", ("unreachable address",), ("1", "2", "3"), "", before=loopback),
     Fault("snaplen", ("incomplete capture",), (500, 250, 100), "",
           options=lambda size, _: {"snaplen": round(size)}),
 )  # fmt: skip
 
 
 def healthy(chance: random.Random) -> dict[str, dict[str, Any]]:
-    """Return the options of ten healthy clusters."""
+    """Return the options of healthy clusters, and what is done to their network without harm."""
 
     def array(sizes: range) -> str:
         return f"array:{chance.choice(sizes)}:500"
@@ -366,6 +557,10 @@ def healthy(chance: random.Random) -> dict[str, dict[str, Any]]:
         "tasks": {"workload": f"tasks:{chance.randrange(2000, 5000)}"},
         "shuffle": {"workload": f"shuffle:{frame}"}, "groupby": {"workload": f"groupby:{frame}", "mtu": True},
         "one-worker": {"workers": 1, "threads": chance.choice((1, 2, 4))}, "one-thread": {"threads": 1},
+        "restart": {"sessions": 2}, "tls-keys": {"protocol": "tls", "keys": True},
+        "relay": {"before": relayed, "level": 9999}, "idle": {"workload": "tasks:5"},
+        "wan": {"before": wan, "level": chance.uniform(5, 15), "mtu": True},
+        "duplicates": {"before": repeated, "level": 0.1, "mtu": True},
     }  # fmt: skip
 
 
@@ -386,16 +581,25 @@ def record(
     out.mkdir(parents=True)
     workers = [f"worker-{number}" for number in (1, 2, 3)]
     victim, peer = chance.sample(workers, 2)
+    before, sessions, has_keys = fault.before if fault else None, 1, False
     if fault:
         changes = fault.options(level, victim)
+    else:
+        changes = dict(changes)
+        before, level = changes.pop("before", None), changes.pop("level", None)
+        sessions, has_keys = changes.pop("sessions", 1), changes.pop("keys", False)
     options = Options(out, **{"workload": f"mixed:{SECONDS}", "timeout_s": SECONDS + 200, **changes})
     cluster = Target(options)
     cluster.victim, cluster.peer = victim, peer
     with cluster.network(), contextlib.ExitStack() as stack:
-        if fault and fault.before:
-            stack.enter_context(fault.before(cluster, level))
+        if before:
+            stack.enter_context(before(cluster, level))
         dumper = cluster.start_tcpdump()
         try:
+            for _ in range(sessions - 1):
+                cluster.start_cluster()
+                cluster.start_node("client", "array:1000:500").wait(cluster.options.timeout_s)
+                cluster.stop_cluster()
             cluster.start_cluster()
             client = cluster.start_node("client", cluster.options.workload)
             if fault and fault.during:
@@ -414,7 +618,12 @@ def record(
         print(f"{out.name}: the workload did not start", file=sys.stderr)
         return
     node = victim if fault and fault.node == "victim" else fault.node if fault else ""
-    expected = {"kinds": fault.kinds if fault else (), "node": node, "level": str(level)}
+    expected: dict[str, Any] = {
+        "kinds": fault.kinds if fault else (),
+        "also": fault.also if fault else (),
+        "node": node,
+    }
+    expected |= {"level": str(level), "keys": has_keys}
     (out / "expected.json").write_text(json.dumps(expected))
 
 
@@ -438,6 +647,7 @@ def record_all(folder: Path, only: list[str], levels: list[int], seed: int) -> N
 def judge(folder: Path) -> bool:
     """Compare the first problem of each capture with the expected kinds; print a table."""
     rows: list[tuple[str, bool, bool]] = []
+    silent_costs = unjudged = 0
     for path in sorted(folder.glob("*/expected.json")):
         expected, name = json.loads(path.read_text()), path.parent.name
         command = [
@@ -447,11 +657,15 @@ def judge(folder: Path) -> bool:
             "problems",
             "--json",
             str(path.with_name("capture.pcap")),
+            *(["--key-log", str(path.with_name("keys.log"))] if expected.get("keys") else []),
         ]
         output = json.loads(subprocess.run(command, check=False, capture_output=True, text=True).stdout)
         problems = [row for row in output["rows"] if row["severity"] == "problem"]
         first = problems[0] if problems else {"problem": "no problem", "source": "", "destination": ""}
         correct = first["problem"] in (expected["kinds"] or ["no problem"])
+        correct = correct and set(expected.get("also", ())) <= {row["problem"] for row in problems}
+        silent_costs += bool(expected["kinds"]) and output["answer"] == Answer.NO_PROBLEM.value
+        unjudged += output["answer"] == Answer.NOTHING_TO_JUDGE.value and first["problem"] not in UNJUDGEABLE
         nodes = ("", first["source"], first["destination"])
         rows.append((name, correct, correct and expected["node"] in nodes))
         answer = "; ".join(
@@ -466,6 +680,7 @@ def judge(folder: Path) -> bool:
     right = sum(correct for _, correct, _ in faults)
     print(f"\nfaults: first problem correct in {right} of {len(faults)} captures")
     print(f"node: also correct in {sum(located for _, _, located in faults)} of them")
+    print(f'"no problem found" for {silent_costs} faults, a wrong "nothing to judge" for {unjudged} captures')
     print(f"healthy: no false alarm in {sum(correct for _, correct, _ in clean)} of {len(clean)} captures")
     return all(correct for _, correct, _ in clean) and right >= 0.9 * len(faults)
 
@@ -485,8 +700,20 @@ def main() -> None:
     announcing = commands.add_parser("announce", help="(used by the benchmark itself)")
     announcing.add_argument("address")
     announcing.add_argument("--every", type=float, default=1.0)
+    forwarding = commands.add_parser("forward", help="(used by the benchmark itself)")
+    forwarding.add_argument("left")
+    forwarding.add_argument("right")
+    forwarding.add_argument("--delay-ms", type=float, default=0.0)
+    forwarding.add_argument("--repeated", type=float, default=0.0)
+    relaying = commands.add_parser("relay", help="(used by the benchmark itself)")
+    relaying.add_argument("port", type=int)
+    relaying.add_argument("target")
     args = parser.parse_args()
-    if args.command == "capture":
+    if args.command == "forward":
+        forward(args.left, args.right, args.delay_ms, args.repeated)
+    elif args.command == "relay":
+        relay(args.port, args.target)
+    elif args.command == "capture":
         record_all(args.folder.resolve(), args.only, args.levels, args.seed)
     elif args.command == "announce":
         announce(args.address, args.every)
