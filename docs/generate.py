@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dasklab.comparison.check import Comparison
+from dasklab.comparison.check import CheckedRecords
 from dasklab.model.forms.json_output import json_schema
 
 from docs.parts import breakdown, commands, minipve_methods, outputs, records, roles, wire
@@ -48,7 +48,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
 """Page -> its generated parts -> the function that returns the part."""
 
 SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "docs/reference/check.schema.json": lambda: json_schema(Comparison),
+    "docs/reference/check.schema.json": lambda: json_schema(CheckedRecords),
     "docs/reference/output.schema.json": outputs.schema,
 }
 """File of a JSON Schema -> the function that returns it."""

@@ -7,8 +7,8 @@ from typing import Any
 from dasklab.commands.inspect import HostRow
 from dasklab.commands.plan import PlannedCall
 from dasklab.commands.status import StatusRow
+from dasklab.comparison.comparison import CellChange
 from dasklab.comparison.reproduction import Reproduced
-from dasklab.comparison.runs import CellChange
 from dasklab.console.tables import RunRow, ShownRun
 from dasklab.machines.doctor import CheckedLab
 from dasklab.model.forms.json_output import json_schema

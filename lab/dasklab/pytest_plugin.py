@@ -3,9 +3,10 @@
     def test_the_report_is_not_slower(client, dasklab_check):
         dasklab_check(client, lambda: sales.groupby("shop").amount.mean().compute())
 
-``pytest --dasklab-update`` stores the records as the test's baseline. Without that option the test fails if
-its work is slower, warns if that cannot be decided, and is skipped if it has
-no baseline. pytest loads this module wherever dasklab is installed, so it imports nothing large by itself.
+``pytest --dasklab-update`` stores the records as the baseline of the test, ``--dasklab-add`` adds them to it:
+from several sessions follows how much sessions differ. Without these options the test fails if its work is
+slower, warns if that cannot be decided, and is skipped if it has no baseline. pytest loads this wherever
+dasklab is installed, so it imports nothing large by itself.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dasklab", "records of Dask clients (dasklab_check)")
     group.addoption("--dasklab-update", action="store_true", help="Store the records as new baselines.")
     group.addoption(
+        "--dasklab-add", action="store_true", help="Add the records, a session, to the baselines."
+    )
+    group.addoption(
         "--dasklab-folder", default=FOLDER, metavar="FOLDER", help=f"Where baselines are; default: {FOLDER}."
     )
     group.addoption(
@@ -56,7 +60,8 @@ class Checker:
             folder: where the test's records go; it does not exist yet.
         """
         self.baseline = config.rootpath / config.getoption("dasklab_folder") / name
-        self.update: bool = config.getoption("dasklab_update")
+        self.add: bool = config.getoption("dasklab_add")
+        self.update: bool = self.add or config.getoption("dasklab_update")
         self.limit_pct: float = config.getoption("dasklab_slower")
         self.folder = folder
 
@@ -86,13 +91,17 @@ class Checker:
     def _store(self) -> None:
         draft = self.baseline.with_name(f"{self.baseline.name}.new")  # the old one stays until this is whole
         shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(self.folder, draft)
+        if self.add and self.baseline.exists():
+            shutil.copytree(self.baseline, draft)
+        first = len(list(draft.iterdir())) + 1 if draft.exists() else 1
+        for number, record in enumerate(sorted(self.folder.iterdir()), first):
+            shutil.copytree(record, draft / str(number))
         shutil.rmtree(self.baseline, ignore_errors=True)
         draft.rename(self.baseline)
 
     def _compare(self, records: Sequence[Path]) -> None:
         from dasklab.breakdown.show.explain import explain
-        from dasklab.comparison.check import Verdict, compare
+        from dasklab.comparison.check import Verdict, check
         from dasklab.errors import LabError
         from dasklab.results.run import open_trial
 
@@ -101,7 +110,7 @@ class Checker:
             before = [explain(open_trial(path)) for path in old]
         except LabError as error:
             pytest.fail(f"the baseline cannot be read: {error}; {UPDATE}", pytrace=False)
-        result = compare([explain(open_trial(path)) for path in records], before, self.limit_pct, UPDATE)
+        result = check([explain(open_trial(path)) for path in records], before, self.limit_pct, UPDATE)
         if result.verdict is Verdict.SLOWER:
             pytest.fail(str(result), pytrace=False)
         if result.verdict is Verdict.CANNOT_DECIDE:

@@ -47,7 +47,7 @@ def check(
     allow_different_work: bool,
     as_json: bool,
 ) -> None:
-    """Check whether new records are slower than old ones of the same work.
+    """CheckedRecords whether new records are slower than old ones of the same work.
 
     Exit status: 0 not slower, 1 slower, 2 wrong arguments, 3 a record is damaged or unreadable, 4 cannot
     decide: a record was cut off or is given twice, the work differs, or the lengths vary too much. Several
@@ -66,6 +66,6 @@ def check(
     except (LabError, OSError) as error:
         raise UnreadableRecordError(str(error)) from None
     remedy = None if allow_different_work else "--allow-different-work compares them all the same"
-    result = checking.compare(records[: len(new)], records[len(new) :], limit_pct, remedy)
-    click.echo(to_json(result, checking.Comparison, indent=None) if as_json else str(result))
+    result = checking.check(records[: len(new)], records[len(new) :], limit_pct, remedy)
+    click.echo(to_json(result, checking.CheckedRecords, indent=None) if as_json else str(result))
     sys.exit(result.verdict.value)

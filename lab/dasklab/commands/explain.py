@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from dasklab.breakdown.answers.advice.rules import Advice
     from dasklab.breakdown.answers.summary import Difference, Summary
     from dasklab.breakdown.show.explain import Explained
+    from dasklab.comparison.comparison import CauseChange, Causes
     from dasklab.results.run import Run
+    from dasklab.results.statistics.answer import Answer
 
 FOLDER = RunPath(file_okay=False)
 
@@ -41,7 +44,7 @@ class TraceFile(OutputFile):
 
 @click.command()
 @click.argument("first", metavar="TRIAL|RUN", type=FOLDER)
-@click.argument("second", metavar="[TRIAL]", required=False, type=FOLDER)
+@click.argument("second", metavar="[TRIAL|RUN]", required=False, type=FOLDER)
 @click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
 @click.option("--why", is_flag=True, help="List the evidence of each clause: tasks, transfers, threads.")
 @click.option("--captured", is_flag=True, help="Explain the captured repeats instead of the timed ones.")
@@ -64,6 +67,7 @@ def explain(
     dasklab explain TRIAL          sentences, tables, clocks; a picture into the trial's folder
     dasklab explain TRIAL TRIAL    what the second trial spends more than the first, and where
     dasklab explain RUN            the baseline, and what each other cell spends more
+    dasklab explain RUN RUN        what each cell of the second run spends more than in the first
     dasklab explain RECORD         what `dasklab record` wrote: the whole, and a row per computation
     dasklab explain RECORD --why   the sentence, and what each clause of it rests on
 
@@ -76,8 +80,11 @@ def explain(
     run = open_run(first)
     of_one_trial = {"--operation": operation, "--why": why or None, "--trace": trace, "--profile": profile}
     if run.is_experiment:
-        _refuse({"a second TRIAL": second, **of_one_trial}, f"{run.folder}: a run of an experiment")
-        _explain_run(run, captured, as_json)
+        _refuse(of_one_trial, f"{run.folder}: a run of an experiment")
+        if second is None:
+            _explain_run(run, captured, as_json)
+        else:
+            _explain_runs(run, _second_run(second), captured, as_json)
         return
     trial = explain.explain(run.single, captured)
     if operation is not None:
@@ -100,6 +107,20 @@ def explain(
         _write_trace(trial, trace)
     if profile:
         _write_profile(trial, profile)
+
+
+def _second_run(folder: Path) -> Run:
+    """Open what a run of an experiment is compared with.
+
+    Raises:
+        UsageError: it is a trial or a record.
+    """
+    from dasklab.results.run import open_run
+
+    run = open_run(folder)
+    if not run.is_experiment:
+        raise click.UsageError(f"{folder}: a trial; compare a run of an experiment with another run")
+    return run
 
 
 def _refuse(values: Mapping[str, Any], why: str) -> None:
@@ -126,12 +147,15 @@ def _print_evidence(trial: Explained, as_json: bool) -> None:
 
 def _print_trials(old: Explained, new: Explained, as_json: bool) -> None:
     """Print what the second of two trials, or records, spends more than the first."""
+    from dasklab.comparison.records import WHOLE, compare_records
+
     for trial in (old, new):
         if trial.gap and not as_json:
             click.echo(f"{trial.trial.name}: {trial.gap}")
     completeness = {"before": _completeness(old), "after": _completeness(new)}
     is_record = all(completeness.values())
-    _print_difference(old.summary, new.summary, new.trial.name, as_json, completeness if is_record else {})
+    causes = compare_records([old], [new]).causes[WHOLE]
+    _print_causes(causes, new.trial.name, as_json, completeness if is_record else {})
     if not as_json:
         _draw(new, old)
 
@@ -146,20 +170,38 @@ def _completeness(trial: Explained) -> dict[str, Any]:
 
 def _explain_run(run: Run, captured: bool, as_json: bool) -> None:
     """Print the baseline's time breakdown, and what each other cell spends more."""
-    from dasklab.breakdown.show import explain
+    from dasklab.breakdown.show.explain import explain_trials, summarise_cells
+    from dasklab.comparison.cells import causes_of_cells
+    from dasklab.results.statistics import reasons
 
-    cells = explain.cells(run, captured)
+    trials = list(explain_trials(run, captured, valid_only=True))
+    cells = summarise_cells(run, trials)
     if not cells:
         raise LabError(f"{run.folder}: no Dask records were found for its baseline")
-    base, *others = cells
+    base = next(iter(cells))
     _print_summary(cells[base], base, as_json)
-    verdicts = {} if as_json else _verdicts(run, others)
-    for name in others:
-        _print_difference(cells[base], cells[name], name, as_json)
-        if sentence := verdicts.get(name):
-            click.echo(sentence)
+    time = _time(run)
+    for name, causes in causes_of_cells(cells, trials, time).items():
+        _print_causes(causes, name, as_json)
+        if not as_json and (verdict := reasons.verdict(time, name)):
+            click.echo(verdict)
     if not as_json:
         _print_growth(cells)
+
+
+def _explain_runs(old: Run, new: Run, captured: bool, as_json: bool) -> None:
+    """Print what each cell of the second of two runs spends more than in the first."""
+    from dasklab.breakdown.show.explain import explain_trials
+    from dasklab.comparison.runs import compare_runs
+
+    before, after = (list(explain_trials(run, captured, valid_only=True)) for run in (old, new))
+    comparison = compare_runs(old, new, anyway=True, recorded=(before, after))
+    if not comparison.causes:
+        raise LabError(f"{old.folder} and {new.folder} have no cell of which both hold Dask's records")
+    for reason in comparison.unlike if not as_json else ():
+        click.echo(f"Hardly comparable: {reason}")
+    for name, causes in comparison.causes.items():
+        _print_causes(causes, name, as_json)
 
 
 def _print_summary(
@@ -202,29 +244,37 @@ def _print_operations(record: Explained, as_json: bool) -> None:
         print_table(wording.OPERATION_HEAD, wording.operation_rows(record))
 
 
-def _print_difference(
-    old: Summary, new: Summary, name: str, as_json: bool, completeness: Mapping[str, Any] = {}
-) -> None:
-    from dasklab.breakdown.answers.summary import Difference
-    from dasklab.breakdown.show import wording
+def _print_causes(causes: Causes, name: str, as_json: bool, completeness: Mapping[str, Any] = {}) -> None:
+    from dasklab.comparison import wording
 
-    change = Difference(old, new)
     if as_json:
-        _print_json(change, name, completeness)
+        changes = [_fields(change) for change in causes.changes]
+        _print_json(causes.difference, name, {**completeness, "changes": changes})
         return
-    click.echo(f"\n{name}: {wording.difference(change)}\n")
-    print_table(wording.DIFFERENCE_HEAD, wording.difference_rows(change))
+    click.echo(f"\n{name}: {wording.sentence(causes)}\n")
+    print_table(wording.HEAD, wording.rows(causes.difference))
 
 
-def _verdicts(run: Run, cells: list[str]) -> dict[str, str]:
-    """Say for each cell whether its time differs from the baseline's by more than chance explains."""
-    from dasklab.results.statistics import reasons
+def _fields(change: CauseChange) -> dict[str, Any]:
+    """Return the change of a cause for JSON: the ends are null without an interval."""
+    low, high = (None if math.isnan(end) else end for end in (change.seconds.low, change.seconds.high))
+    return {
+        "bottleneck": change.bottleneck.name,
+        "place": change.place,
+        "seconds": change.seconds.value,
+        "low_s": low,
+        "high_s": high,
+        "shown": change.is_shown,
+    }
+
+
+def _time(run: Run) -> Answer | None:
+    """Return the run's answer for the time to compute; None if it did not measure that."""
+    from dasklab.comparison.comparison import TIME
     from dasklab.results.statistics.answers import answers
     from dasklab.results.table import table
 
-    time = answers(table(run), run.metrics).get("compute_s")
-    sentences = {name: reasons.verdict(time, name) for name in cells}
-    return {name: sentence for name, sentence in sentences.items() if sentence}
+    return answers(table(run), run.metrics).get(TIME)
 
 
 def _print_details(trial: Explained) -> None:

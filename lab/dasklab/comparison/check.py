@@ -2,17 +2,21 @@
 
 Theory of operation
 -------------------
-The two sides are compared by the lengths of their records, as logarithms: the ratio of the geometric means,
-with Welch's 95 % interval, because the two sides may vary differently. The limit divides the answers::
+The limit divides the answers, by the 95 % interval of the change (``records``, ``sessions``)::
 
     limit                      |
     not slower   |--------|    |
     slower                     |   |------|
     cannot decide      |-------|---|
 
-More records make the interval narrower. A single record on one of the sides gives no interval: nothing says
-how much two records of the same work differ, so the verdict is "cannot decide". So it is for records that
-were cut off, that are given twice, or that hold different work: ``comparable``.
+A machine that is busy with other things makes any work longer. The interval that decides is therefore that
+of the lengths without the time in which they waited for a CPU. If the whole lengths are on the other side of
+the limit, the wait explains that, and the verdict is "cannot decide: the machine was busier". A busy machine
+computes more slowly, too, because threads share cores and caches: ``SLOWDOWN`` is allowed for that. So a wait
+never makes work slower, nor does a wait of the old records hide that it is.
+
+A single record on one of the sides gives no interval. Records that were cut off, that are given twice or that
+hold different work decide nothing (``obstacles``).
 """
 
 from __future__ import annotations
@@ -23,21 +27,20 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
 from pydantic import ConfigDict, Field, PlainSerializer
-from scipy.special import stdtrit
 
-from dasklab.breakdown.answers.summary import Difference, summarise
 from dasklab.breakdown.show.explain import Explained
-from dasklab.breakdown.show.wording import main_cause
+from dasklab.comparison import wording
+from dasklab.comparison.comparison import TIME, CellChange, Comparison
 from dasklab.comparison.obstacles import obstacle
+from dasklab.comparison.records import WHOLE, compare_records, session_of
 from dasklab.model.forms.json_output import CONFIG, Number
 from dasklab.results.statistics.interval import Interval
 from dasklab.terminal import counted
 
-CONFIDENCE = 0.95
-LEAST_RECORDS = 2  # on each side, for an interval
-MAX_RECORDS = 200  # on each side; nobody records more
+SLOWDOWN = 0.5
+"""How much longer computing takes, in logarithms, where threads wait all the time instead of never."""
+MAX_SESSIONS = 100  # on each side; nobody records more
 
 
 class Verdict(Enum):
@@ -49,7 +52,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CheckedRecords:
     """The verdict on two sides, which `dasklab check` prints; with an obstacle there are no figures."""
 
     __pydantic_config__: ClassVar[ConfigDict] = CONFIG
@@ -76,34 +79,56 @@ class Comparison:
     new_s: Annotated[list[float], Field(description="Length of each new record in seconds.")]
     cause: Annotated[str, Field(description="What grew most on the critical path; empty if nothing did.")]
     obstacle: Annotated[str, Field(description="Why the records cannot be compared; empty if they can.")] = ""
+    without_cpu_wait: Annotated[
+        Interval | None,
+        Field(
+            description="The change in per cent without the time in which they waited for a CPU; it decides."
+        ),
+    ] = None
+    busier: Annotated[
+        Literal["", "new", "old"],
+        Field(description="The side whose longer wait for a CPU is the reason why nothing is decided."),
+    ] = ""
+    sessions_needed: Annotated[
+        int | None, Field(description="How many sessions on each side would decide; null if unknown.")
+    ] = None
 
     def __str__(self) -> str:
         """Return the verdict as one line."""
         title = self.verdict.name.replace("_", " ").lower()
         if self.obstacle:
             return f"{title}: {self.obstacle}"
-        between = "" if math.isnan(self.low_pct) else f" ({self.low_pct:+.1f} to {self.high_pct:+.1f} %)"
         records = f"{counted(len(self.new_s), 'record')} against {len(self.old_s)}"
-        line = f"{title}: {self.change_pct:+.1f} %{between}, {records}, limit {self.limit_pct:g} %"
+        change = _percent(Interval(self.change_pct, self.low_pct, self.high_pct))
+        line = f"{title}: {self._busier()}{change}, {records}, limit {self.limit_pct:g} %"
         line = f"{line}; mainly {self.cause}" if self.cause else line
+        if self.without_cpu_wait and self.verdict is Verdict.CANNOT_DECIDE:
+            line = f"{line}; without waiting for a CPU {_percent(self.without_cpu_wait)}"
         return f"{line}; {self._remedy()}" if self.verdict is Verdict.CANNOT_DECIDE else line
+
+    def _busier(self) -> str:
+        if not self.busier:
+            return ""
+        when = "" if self.busier == "new" else " while the old records were made"
+        return f"the machine was busier{when}: "
 
     def _remedy(self) -> str:
         """Return what would decide it."""
+        if self.busier:
+            return "record again while the machine does nothing else"
         if math.isnan(self.low_pct):
-            return f"record at least {LEAST_RECORDS} runs on each side"
-        number = records_needed(self.new_s, self.old_s, self.limit_pct)
-        if number is None:
-            return f"the change is too close to the limit for {MAX_RECORDS} records on each side to decide"
-        return f"about {number} records on each side would decide"
+            return "record at least 2 runs on each side"
+        if self.sessions_needed is None:
+            return f"the change is too close to the limit for {MAX_SESSIONS} sessions on each side to decide"
+        return f"about {counted(self.sessions_needed, 'session')} on each side would decide"
 
 
-def compare(
+def check(
     new: Sequence[Explained],
     old: Sequence[Explained],
     limit_pct: float,
     if_work_differs: str | None = "compare records of the same work",
-) -> Comparison:
+) -> CheckedRecords:
     """Compare records of the same work, some new and some old; at least one of each.
 
     Args:
@@ -112,46 +137,86 @@ def compare(
     """
     if reason := obstacle(new, old, if_work_differs):
         nothing = math.nan
-        return Comparison(Verdict.CANNOT_DECIDE, nothing, nothing, nothing, limit_pct, [], [], "", reason)
-    new_s, old_s = ([record.summary.makespan_s for record in side] for side in (new, old))
-    change = change_pct(new_s, old_s)
-    before, after = (summarise([repeat for record in side for repeat in record.timed]) for side in (old, new))
-    cause = main_cause(Difference(before, after))
-    decided = verdict(change, limit_pct)
-    return Comparison(decided, change.value, change.low, change.high, limit_pct, old_s, new_s, cause)
+        return CheckedRecords(Verdict.CANNOT_DECIDE, nothing, nothing, nothing, limit_pct, [], [], "", reason)
+    return _judged(compare_records(old, new), new, old, limit_pct)
 
 
-def change_pct(new_s: Sequence[float], old_s: Sequence[float]) -> Interval:
-    """Return by how much the new lengths are larger, with Welch's interval unless a length is single."""
-    sides = [np.log(np.array(lengths, float)) for lengths in (new_s, old_s)]
-    change = float(sides[0].mean() - sides[1].mean())
-    if min(map(len, sides)) < LEAST_RECORDS:
-        return Interval(_percent(change))
-    variances = [float(side.var(ddof=1)) / len(side) for side in sides]
-    error = math.sqrt(sum(variances))
-    weights = sum(v**2 / (len(side) - 1) for v, side in zip(variances, sides, strict=True))
-    reach = error * float(stdtrit(sum(variances) ** 2 / weights, (1 + CONFIDENCE) / 2)) if weights else 0.0
-    return Interval(_percent(change), _percent(change - reach), _percent(change + reach))
+def _judged(
+    comparison: Comparison, new: Sequence[Explained], old: Sequence[Explained], limit_pct: float
+) -> CheckedRecords:
+    length, undisturbed = comparison.of_cell(TIME, WHOLE), comparison.undisturbed
+    assert length and undisturbed, "records have both"
+    change, without_cpu_wait = in_percent(length), in_percent(undisturbed)
+    decided, busier = verdict(change, without_cpu_wait, limit_pct, comparison.more_cpu_wait)
+    sessions = [len({session_of(record) for record in side}) for side in (new, old)]
+    return CheckedRecords(
+        verdict=decided,
+        change_pct=change.value,
+        low_pct=change.low,
+        high_pct=change.high,
+        limit_pct=limit_pct,
+        old_s=[_length_s(record) for record in old],
+        new_s=[_length_s(record) for record in new],
+        cause=wording.main_cause(comparison.causes[WHOLE]),
+        without_cpu_wait=without_cpu_wait,
+        busier=busier,
+        sessions_needed=sessions_needed(undisturbed.ratio, limit_pct, sessions),
+    )
 
 
-def verdict(change: Interval, limit_pct: float) -> Verdict:
-    """Return on which side of the limit the whole interval lies, if it lies on one."""
-    if change.low > limit_pct:
-        return Verdict.SLOWER
-    return Verdict.NOT_SLOWER if change.high <= limit_pct else Verdict.CANNOT_DECIDE
+def in_percent(change: CellChange) -> Interval:
+    """Return by how much the new side is longer."""
+    return Interval(*(100 * (end - 1) for end in (change.ratio.value, change.ratio.low, change.ratio.high)))
 
 
-def records_needed(new_s: Sequence[float], old_s: Sequence[float], limit_pct: float) -> int | None:
-    """Return how many records on each side would decide, if they vary as these do; None above MAX_RECORDS."""
-    sides = [np.log(np.array(lengths, float)) for lengths in (new_s, old_s)]
-    distance = abs(float(sides[0].mean() - sides[1].mean()) - math.log1p(limit_pct / 100))
-    variance = sum(float(side.var(ddof=1)) for side in sides)
-    for number in range(max(map(len, sides)) + 1, MAX_RECORDS + 1):
-        reach = float(stdtrit(2 * number - 2, (1 + CONFIDENCE) / 2)) * math.sqrt(variance / number)
-        if reach < distance:
-            return number
-    return None
+def verdict(
+    change: Interval, without_cpu_wait: Interval, limit_pct: float, more_cpu_wait: float = 0.0
+) -> tuple[Verdict, Literal["", "new", "old"]]:
+    """Return the verdict, and which side's wait for a CPU prevents another one.
+
+    Args:
+        change, without_cpu_wait: by how many per cent the new side is longer.
+        more_cpu_wait: the share of the time in which threads waited, of the new side minus the old side.
+    """
+    slower_limit = _beyond(limit_pct, max(0.0, more_cpu_wait))
+    faster_limit = _beyond(limit_pct, min(0.0, more_cpu_wait))
+    if without_cpu_wait.low > slower_limit and change.value > limit_pct:
+        return Verdict.SLOWER, ""
+    if without_cpu_wait.high <= faster_limit and change.value <= limit_pct:
+        return Verdict.NOT_SLOWER, ""
+    if change.low > limit_pct or (without_cpu_wait.high <= limit_pct < change.value):
+        return Verdict.CANNOT_DECIDE, "new"
+    if change.high <= limit_pct or (without_cpu_wait.low > limit_pct >= change.value):
+        return Verdict.CANNOT_DECIDE, "old"
+    return Verdict.CANNOT_DECIDE, ""
 
 
-def _percent(change: float) -> float:
-    return 100 * math.expm1(change)
+def _beyond(limit_pct: float, more_cpu_wait: float) -> float:
+    """Return a limit after the slowdown that so much more of a wait explains."""
+    return 100 * math.expm1(math.log1p(limit_pct / 100) + SLOWDOWN * more_cpu_wait)
+
+
+def sessions_needed(ratio: Interval, limit_pct: float, sessions: Sequence[int]) -> int | None:
+    """Return how many sessions on each side would decide, if they vary as these do; None above MAX_SESSIONS.
+
+    Args:
+        ratio: of the lengths, with its interval.
+        sessions: how many each side has.
+    """
+    if math.isnan(ratio.low) or ratio.low <= 0:
+        return None
+    distance = abs(math.log(ratio.value) - math.log1p(limit_pct / 100))
+    margin = math.log(ratio.high / ratio.low) / 2
+    on_each_side = 2 / sum(1 / number for number in sessions)
+    if not distance or on_each_side * (margin / distance) ** 2 > MAX_SESSIONS:
+        return None
+    return max(2, math.ceil(on_each_side * (margin / distance) ** 2))
+
+
+def _length_s(record: Explained) -> float:
+    return sum(repeat.makespan for repeat in record.timed) / max(1, len(record.timed))
+
+
+def _percent(change: Interval) -> str:
+    between = "" if math.isnan(change.low) else f" ({change.low:+.1f} to {change.high:+.1f} %)"
+    return f"{change.value:+.1f} %{between}"

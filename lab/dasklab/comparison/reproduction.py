@@ -11,7 +11,8 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, Field, computed_field
 from typing_extensions import Self
 
-from dasklab.comparison.runs import CellChange, compare
+from dasklab.comparison.comparison import CellChange
+from dasklab.comparison.runs import compare_runs
 from dasklab.model.files import AGAIN, Result
 from dasklab.model.forms.json_output import CONFIG
 from dasklab.model.settings.metric import METRICS
@@ -111,7 +112,7 @@ def verdicts(old: Run, new: Run, cell: str) -> Iterator[str]:
         LabError: the runs are not comparable: other versions, another machine.
     """
     anyway = simulated_from(old) != simulated_from(new)
-    for change in compare(old, new, anyway):
+    for change in compare_runs(old, new, anyway).changes:
         if change.cell == cell:
             number = METRICS[change.metric].format
             yield (

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import replace
+from functools import partial
 
 import pandas as pd
-from pydantic import Field
 
+from dasklab.breakdown.answers.summary import Difference
+from dasklab.breakdown.show.explain import summarise_cells
+from dasklab.comparison.causes import causes
+from dasklab.comparison.cells import Explanations, difference, path_rows
+from dasklab.comparison.comparison import TIME, Causes, CellChange, Comparison
 from dasklab.errors import LabError
-from dasklab.model.forms.json_output import Number
 from dasklab.model.settings.metric import METRICS
 from dasklab.results.run import Run
 from dasklab.results.statistics.identity import identity
@@ -26,35 +29,24 @@ from dasklab.results.statistics.scale import Scale, exp, has_ratios, level
 from dasklab.results.table import table
 
 
-@dataclass(frozen=True)
-class CellChange:
-    """One cell's metric in two runs, and new over old.
-
-    ``is_shown`` means that chance explains the difference in fewer than one of 20 tables as long as this one.
-    """
-
-    metric: str
-    cell: str
-    old: Number
-    new: Number
-    ratio: Annotated[Interval, Field(description="New over old.")]
-    is_shown: bool
-
-
-def compare(old: Run, new: Run, anyway: bool = False) -> list[CellChange]:
+def compare_runs(
+    old: Run, new: Run, anyway: bool = False, recorded: tuple[Explanations, Explanations] | None = None
+) -> Comparison:
     """Compare every cell and metric that both runs have, valid trials only.
 
     Args:
         old: a run.
         new: another run.
         anyway: compare runs that are not comparable.
+        recorded: the explained trials of each run, as lists; without them no causes are compared.
 
     Raises:
         LabError: the runs are not comparable, or have nothing in common.
     """
-    if not anyway and (reasons := differences(old, new)):
+    unlike = differences(old, new)
+    if unlike and not anyway:
         raise LabError(
-            f"not comparable: {'; '.join(reasons)}", "dasklab results compare --anyway if you mean it"
+            f"not comparable: {'; '.join(unlike)}", "dasklab results compare --anyway if you mean it"
         )
     frames = [_valid(table(run)) for run in (old, new)]
     keys = [set(zip(frame.metric, frame.cell, strict=True)) for frame in frames]
@@ -64,10 +56,30 @@ def compare(old: Run, new: Run, anyway: bool = False) -> list[CellChange]:
     metrics = dict.fromkeys(metric for metric, _ in common)
     rows = [row for metric in metrics for row in _changes(frames, metric, common)]
     corrected = holm([estimate.p_value for _, estimate in rows])
-    return [
+    changes = [
         replace(change, is_shown=p_value < ALPHA)
         for (change, _), p_value in zip(rows, corrected, strict=True)
     ]
+    why = _causes(changes, old, new, recorded) if recorded else {}
+    return Comparison(changes, why, unlike)
+
+
+def _causes(
+    changes: Sequence[CellChange], old: Run, new: Run, recorded: tuple[Explanations, Explanations]
+) -> dict[str, Causes]:
+    """Return why the time of each cell changed that has records in both runs."""
+    before, after = summarise_cells(old, recorded[0]), summarise_cells(new, recorded[1])
+    rows = [*path_rows(recorded[0], "old"), *path_rows(recorded[1], "new")]
+    return {
+        change.cell: causes(
+            Difference(before[change.cell], after[change.cell]),
+            partial(difference, rows, ("new", change.cell), ("old", change.cell)),
+            is_time_shown=change.is_shown,
+            has_intervals=not math.isnan(change.ratio.low),
+        )
+        for change in changes
+        if change.metric == TIME and change.cell in before and change.cell in after
+    }
 
 
 def differences(old: Run, new: Run) -> list[str]:

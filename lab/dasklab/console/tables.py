@@ -12,7 +12,8 @@ from typing import Annotated, ClassVar
 import click
 from pydantic import ConfigDict, Field
 
-from dasklab.comparison import runs as comparing
+from dasklab.comparison.comparison import CellChange
+from dasklab.comparison.runs import compare_runs
 from dasklab.model.experiments import cells
 from dasklab.model.forms.json_output import CONFIG, Number, to_json
 from dasklab.model.settings.metric import METRICS
@@ -141,7 +142,7 @@ def show_run(run: Run) -> None:
 def show_changes(old: Run, new: Run, anyway: bool, as_json: bool = False) -> None:
     """Print the cells that two runs have in common, new compared with old."""
     if as_json:
-        click.echo(to_json(comparing.compare(old, new, anyway), list[comparing.CellChange]))
+        click.echo(to_json(compare_runs(old, new, anyway).changes, list[CellChange]))
         return
     suffixes = [identity.heading_suffix(run) for run in (old, new)]
     rows = [
@@ -153,7 +154,7 @@ def show_changes(old: Run, new: Run, anyway: bool, as_json: bool = False) -> Non
             format_interval(change.ratio),
             _verdict(change),
         )
-        for change in comparing.compare(old, new, anyway)
+        for change in compare_runs(old, new, anyway).changes
     ]
     heads = ("metric", "cell", f"old{suffixes[0]}", f"new{suffixes[1]}", "new / old", "difference")
     print_table(heads, rows)
@@ -244,7 +245,7 @@ def _print(line: str) -> None:
     console(sys.stdout).print(line, markup=False, highlight=False)
 
 
-def _verdict(change: comparing.CellChange) -> str:
+def _verdict(change: CellChange) -> str:
     if math.isnan(change.ratio.low):
         return "too few blocks"
     return "shown" if change.is_shown else "not shown"

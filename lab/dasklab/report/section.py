@@ -14,9 +14,12 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dasklab.breakdown.answers.summary import Difference, Summary
-from dasklab.breakdown.show import wording
-from dasklab.breakdown.show.explain import explain_trials, summarise_cells
+from dasklab.breakdown.answers.summary import Summary
+from dasklab.breakdown.show.explain import Explained, explain_trials, summarise_cells
+from dasklab.breakdown.show.wording import paragraph
+from dasklab.comparison import wording
+from dasklab.comparison.cells import causes_of_cells
+from dasklab.comparison.comparison import TIME
 from dasklab.errors import LabError
 from dasklab.model.experiments.cells import cell_names
 from dasklab.model.files import Campaign
@@ -43,6 +46,7 @@ from dasklab.results.table import table
 from dasklab.results.validity import completeness
 
 Study = Mapping[str, Any]  # the study's figures, by name
+Names = Mapping[str, str]  # of cells, in words
 Drawings = dict[str, tuple[str, Figure]]  # by the end of the file's stem: caption and figure
 STUDY_CAPTURES = {
     "traffic",
@@ -179,7 +183,9 @@ def section(
         explained[trial] = breakdown
         tell(f"{document.name}: explained trial {trial.name}")
     main = next(iter(results.values()), None)
-    summaries = _in_words(summarise_cells(run, explained.items()), main, words)
+    by_cell = _ordered(summarise_cells(run, explained.items()), main)
+    labels = _names(main, words)
+    summaries = {labels.get(name, name): summary for name, summary in by_cell.items()}
     drawings = {**_draw_answers(results, frame, document, study, words), **captured.figures}
     of_study = _of_study(results, document, study)
     attempts = [trial.attempt for trial in trials]
@@ -196,7 +202,7 @@ def section(
     rows = trial_rows(trials, frame, main.metric if main else None, f"{anchor}-{run.name}", page is not None)
     if page is not None:
         title, metric = document.experiment["title"], METRICS[main.metric].title if main else ""
-        about = TrialContext(anchor, title, identity.heading_suffix(run), metric, _names(main, words))
+        about = TrialContext(anchor, title, identity.heading_suffix(run), metric, labels)
         write_trial_pages(about, rows, explained, output, page, tell)
     return Section(
         anchor=anchor,
@@ -230,7 +236,7 @@ def section(
         identity=facts,
         hosts=hosts.model_dump(exclude_none=True) if hosts else {},
         notes=[*damaged, *suspicious_trials(verdicts), *notes(trials)],
-        time_notes=_breakdown(summaries),
+        time_notes=_time_notes(by_cell, explained, results.get(TIME), labels),
         share_pct=100 * measuring_s / wall_s if wall_s else 0,
         overhead_s=(wall_s - measuring_s) / max(1, len(trials)),
     )
@@ -277,12 +283,10 @@ def _mark_simulated(drawings: Drawings) -> Drawings:
     return {end: (f"Simulated. {caption}", figure) for end, (caption, figure) in drawings.items()}
 
 
-def _in_words(summaries: Mapping[str, Summary], main: Answer | None, words: Words) -> dict[str, Summary]:
-    """Name and order cells as the picture of the first screen does; the null trial comes last."""
-    names = _names(main, words)
-    order = {name: index for index, name in enumerate(names)}
-    ordered = sorted(summaries, key=lambda name: order.get(name, len(order)))
-    return {names.get(name, name): summaries[name] for name in ordered}
+def _ordered(summaries: Mapping[str, Summary], main: Answer | None) -> dict[str, Summary]:
+    """Order cells as the picture of the first screen does; the null trial comes last."""
+    order = {cell.name: index for index, cell in enumerate(main.cells)} if main else {}
+    return {name: summaries[name] for name in sorted(summaries, key=lambda name: order.get(name, len(order)))}
 
 
 def _names(main: Answer | None, words: Words) -> dict[str, str]:
@@ -292,13 +296,16 @@ def _names(main: Answer | None, words: Words) -> dict[str, str]:
     return {cell.name: cell_label(main, cell, words) for cell in main.cells}
 
 
-def _breakdown(summaries: Mapping[str, Summary]) -> list[str]:
-    """Describe what each cell spends more than the baseline; of a single cell, where its time went."""
+def _time_notes(
+    summaries: Mapping[str, Summary], explained: Mapping[Trial, Explained], time: Answer | None, names: Names
+) -> list[str]:
+    """Describe what each cell spends more than its baseline; of a single cell, where its time went."""
     if not summaries:
         return []
-    (_, base), *others = summaries.items()
-    differences = [f"{name}: {wording.difference(Difference(base, other))}" for name, other in others]
-    return differences or [wording.paragraph(base)]
+    if len(summaries) == 1:
+        return [paragraph(*summaries.values())]
+    causes = causes_of_cells(summaries, explained.items(), time)
+    return [f"{names.get(name, name)}: {wording.sentence(causes[name])}" for name in causes]
 
 
 def _picture(caption: str, figure: Figure, stem: Path, of_study: bool) -> Picture:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dasklab.comparison.runs import CellChange, compare, differences
+from dasklab.comparison.comparison import CellChange
+from dasklab.comparison.runs import compare_runs
 from dasklab.errors import LabError
 from dasklab.model.settings.metric import METRICS
 from dasklab.notices import warn
@@ -89,11 +90,11 @@ def side_by_side(sections: Sequence[Section]) -> list[SideBySide]:
 
 def _compared(old: Section, new: Section) -> Iterator[SideBySide]:
     try:
-        changes = _ordered(compare(old.run, new.run, anyway=True), new)
-        unlike = differences(old.run, new.run)
+        comparison = compare_runs(old.run, new.run, anyway=True)
     except LabError as error:
         warn(f"{error.message}; the two runs are not put side by side")
         return
+    changes = _ordered(comparison.changes, new)
     labels = {cell.name: _label(new, cell.name) for answer in new.answers.values() for cell in answer.cells}
     main = next(
         (metric for metric in new.answers if any(change.metric == metric for change in changes)), None
@@ -103,7 +104,7 @@ def _compared(old: Section, new: Section) -> Iterator[SideBySide]:
         title=new.document.experiment["title"],
         old=_side(old),
         new=_side(new),
-        unlike=unlike,
+        unlike=[*comparison.unlike],
         sentence=_sentence(of_main, labels) if main else "The two runs have no metric in common.",
         metric=METRICS[main].title if main else "",
         bars=_bars(of_main, labels),

@@ -13,7 +13,7 @@ CONFTEST = """
 import contextlib, os
 import dasklab, pytest
 from dasklab.comparison import check
-from dasklab.comparison.check import Comparison, Verdict
+from dasklab.comparison.check import CheckedRecords, Verdict
 
 @contextlib.contextmanager
 def record(client, path):
@@ -21,17 +21,17 @@ def record(client, path):
     (path / "record.json").write_text(client)
     yield
 
-def compare(new, old, limit_pct, if_work_differs):
+def judge(new, old, limit_pct, if_work_differs):
     assert "--dasklab-update" in if_work_differs
     verdict = Verdict[os.environ["VERDICT"]]
     lengths = [1.0] * len(old), [1.0] * len(new)
-    return Comparison(verdict, 30.0, 20.0, 40.0, limit_pct, *lengths, "locks")
+    return CheckedRecords(verdict, 30.0, 20.0, 40.0, limit_pct, *lengths, "locks")
 
 @pytest.fixture(autouse=True)
 def without_a_cluster(monkeypatch):
     monkeypatch.setattr(dasklab, "record", record)
     monkeypatch.setattr("dasklab.breakdown.show.explain.explain", lambda path: path)
-    monkeypatch.setattr(check, "compare", compare)
+    monkeypatch.setattr(check, "check", judge)
 """
 DAMAGED = """
 def damaged(path):
@@ -68,6 +68,15 @@ def test_a_baseline_is_stored_and_replaced(program: pytest.Pytester, monkeypatch
         assert baseline.name == "test_program.py-test_work"
         assert sorted(path.name for path in baseline.iterdir()) == ["1", "2", "3"]
         (baseline / "4").mkdir()  # of an older baseline, which the next one replaces
+
+
+def test_another_session_is_added_to_a_baseline(
+    program: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count in (3, 6):
+        run(program, monkeypatch, "SLOWER", "--dasklab-add").assert_outcomes(passed=1)
+        (baseline,) = (program.path / "dasklab-baselines").iterdir()
+        assert sorted(path.name for path in baseline.iterdir()) == [str(n) for n in range(1, count + 1)]
 
 
 def test_without_a_baseline_a_test_is_skipped(

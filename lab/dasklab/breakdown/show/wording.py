@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from dasklab.breakdown.answers.bandwidth import BandwidthEstimate
 from dasklab.breakdown.answers.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
 from dasklab.breakdown.answers.stage_lengths import stage_lengths
-from dasklab.breakdown.answers.summary import ByCause, Difference, Summary, hosts
+from dasklab.breakdown.answers.summary import ByCause, Summary, hosts
 from dasklab.breakdown.model.causes import (
     CAUSES,
     COMPUTE,
-    IDLE,
     LINK,
     UNDIVIDED,
     UNTOLD,
@@ -38,7 +37,6 @@ LEAST_S = 0.0005  # shorter times are not named in a table
 LONG_CPU_WAIT = 0.1  # share of the makespan from which on waiting for a CPU is reported
 Row = tuple[str, ...]
 HEAD: Row = ("cause", "seconds", "share", "critical path", "where")
-DIFFERENCE_HEAD: Row = ("cause", "before", "after", "difference", "critical path", "where")
 GRAPH_HEAD: Row = ("stage of a graph", "ms", "µs per task", "moves with the link")
 STAGE_HEAD: Row = ("stage of a task, ms", "median", "10 %", "90 %", "moves with the link")
 BANDWIDTH_HEAD: Row = ("MB/s to", "from", "Dask plans with", "Dask's table", "Dask's fetches", "iperf3")
@@ -64,9 +62,9 @@ def paragraph(summary: Summary) -> str:
         for cause, seconds in by_share[:MOST_PARTS]
         if seconds > 0
     ]
-    digits = _decimals(summary.makespan_s)
+    digits = decimals(summary.makespan_s)
     path = [
-        _bottleneck(row, digits) + _details(summary, row[0], digits)
+        bottleneck(row, digits) + _details(summary, row[0], digits)
         for row in summary.ranked()[:MOST_PARTS]
         if row[2] > LEAST_SHARE * summary.makespan_s
     ]
@@ -110,7 +108,7 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def _decimals(*makespans_s: float) -> int:
+def decimals(*makespans_s: float) -> int:
     """Return how many decimals the seconds of some repeats get: two, or three digits if none is 1 s long."""
     longest = max(makespans_s)
     return max(2, 2 - math.floor(math.log10(longest))) if longest > 0 else 2
@@ -123,7 +121,7 @@ def _without_network(summary: Summary) -> str:
     measured, replayed = summary.makespan_s, summary.replayed.as_it_was_s
     without = summary.replayed.without_wire_s
     saved = measured * (1 - without / replayed) if replayed else 0.0
-    digits = _decimals(measured)
+    digits = decimals(measured)
     aside = "" if summary.replayed.has_client else " (the client's link aside, which was not recorded)"
     if saved < LEAST_SAVED * measured:
         return f" The network cost less than {percent(LEAST_SAVED)} of it{aside}."
@@ -135,30 +133,7 @@ def _without_network(summary: Summary) -> str:
     )
 
 
-def difference(change: Difference) -> str:
-    """Describe two time breakdowns: what the second has more of, the most first, then what it has less of."""
-    least = LEAST_SHARE * max(abs(change.makespan_s), change.old.makespan_s * LEAST_SHARE)
-    ranked = [row for row in change.ranked() if abs(row[2]) > least and row[0] is not IDLE]
-    more, less = (
-        [row for row in ranked if row[2] > 0][:MOST_PARTS],
-        [row for row in ranked if row[2] < 0][:-3:-1],
-    )
-    before, after = change.old.makespan_s, change.new.makespan_s
-    digits = _decimals(before, after)
-    parts = [_bottleneck(row, digits, "+") for row in (*more, *less)]
-    total = f"{change.makespan_s:+.{digits}f} s ({before:.{digits}f} to {after:.{digits}f} s)"
-    return f"{total}: on the critical path {', '.join(parts)}." if parts else f"{total}."
-
-
-def main_cause(change: Difference) -> str:
-    """Name what grew most on the critical path; empty if nothing did."""
-    grown = [row for row in change.ranked() if row[2] > LEAST_S and row[0] is not IDLE]
-    if not grown:
-        return ""
-    return _bottleneck(grown[0], _decimals(change.old.makespan_s, change.new.makespan_s), "+")
-
-
-def _bottleneck(row: tuple[Bottleneck, str, float], digits: int, sign: str = "") -> str:
+def bottleneck(row: tuple[Bottleneck, str, float], digits: int, sign: str = "") -> str:
     """Return ``5.71 s the wire (worker-1)``."""
     bottleneck, place, seconds = row
     unsaid = (bottleneck.name,) if bottleneck is LINK else (bottleneck.name, "client", "scheduler")
@@ -172,23 +147,9 @@ def rows(summary: Summary) -> Iterator[Row]:
         seconds, path = summary.by_cause.get(cause, 0.0), summary.path_by_cause.get(cause, 0.0)
         if seconds or path:
             share = percent(seconds / summary.makespan_s, 1)
-            yield cause.title, f"{seconds:.3f}", share, f"{path:.3f}", _where(summary.breakdown, cause)
+            yield cause.title, f"{seconds:.3f}", share, f"{path:.3f}", where(summary.breakdown, cause)
     total, path = sum(summary.breakdown.values()), sum(summary.path.values())
     yield "together", f"{total:.3f}", percent(total / summary.makespan_s, 1), f"{path:.3f}", ""
-
-
-def difference_rows(change: Difference) -> Iterator[Row]:
-    """Return two time breakdowns by cause; the last row is the sum, the difference of the makespans."""
-    old, new = change.old, change.new
-    for cause in CAUSES:
-        before, after = old.by_cause.get(cause, 0.0), new.by_cause.get(cause, 0.0)
-        path = new.path_by_cause.get(cause, 0.0) - old.path_by_cause.get(cause, 0.0)
-        if before or after or path:
-            seconds = (f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}", f"{path:+.3f}")
-            yield (cause.title, *seconds, _where(change.breakdown, cause))
-    sums = (f"{sum(summary.breakdown.values()):.3f}" for summary in (old, new))
-    total, path = sum(change.breakdown.values()), sum(change.path.values())
-    yield "together", *sums, f"{total:+.3f}", f"{path:+.3f}", ""
 
 
 def operation_rows(record: Explained) -> Iterator[Row]:
@@ -203,7 +164,7 @@ def operation_rows(record: Explained) -> Iterator[Row]:
             f"{operation.start - record.timed[0].start:.2f}",
             f"{operation.stop - operation.start:.2f}",
             percent(computing),
-            ", ".join(_bottleneck(row, 2) for row in summary.ranked()[:2] if row[2] > LEAST_S),
+            ", ".join(bottleneck(row, 2) for row in summary.ranked()[:2] if row[2] > LEAST_S),
         )
 
 
@@ -214,7 +175,7 @@ def _place_in_code(code: tuple[str, int, str]) -> str:
     return f"{Path(file).name}:{line} {cut}".rstrip() if file else ""
 
 
-def _where(cells: ByCause, cause: Cause) -> str:
+def where(cells: ByCause, cause: Cause) -> str:
     """Name the places of most of a cause's seconds."""
     places = [(host, seconds) for host, seconds in hosts(cells, cause) if host not in ("client", "")]
     most = max((abs(seconds) for _, seconds in places), default=0.0)

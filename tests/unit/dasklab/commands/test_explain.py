@@ -7,22 +7,32 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
+from dasklab.comparison.wording import SINGLE
 
 from tests.unit.dasklab.stored_run import TRIAL, previous_run
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("--trace", "t.pftrace"), ("--profile", "p.json"), ("--operation", "1"), (".",)],
-    ids=lambda w: w[0],
+    "words", [("--trace", "t.pftrace"), ("--profile", "p.json"), ("--operation", "1")], ids=lambda w: w[0]
 )
 def test_option_for_one_trial_is_refused_for_a_run(words: tuple[str, ...], tmp_path: Path) -> None:
-    run = previous_run(tmp_path)
-    words = (str(run / TRIAL),) if words == (".",) else words
-    result = CliRunner().invoke(main, ["explain", str(run), *words])
+    result = CliRunner().invoke(main, ["explain", str(previous_run(tmp_path)), *words])
     assert result.exit_code == 2
-    name = words[0] if words[0].startswith("--") else "a second TRIAL"
-    assert f"a run of an experiment, and {name} is for one trial; name one alone" in result.output
+    assert f"a run of an experiment, and {words[0]} is for one trial; name one alone" in result.output
+
+
+def test_run_is_compared_with_another_run_only(tmp_path: Path) -> None:
+    run = previous_run(tmp_path)
+    result = CliRunner().invoke(main, ["explain", str(run), str(run / TRIAL)])
+    assert result.exit_code == 2
+    assert f"{run / TRIAL}: a trial; compare a run of an experiment with another run" in result.output
+
+
+def test_two_runs_of_one_trial_each_may_differ_by_chance(tmp_path: Path) -> None:
+    runs = [previous_run(tmp_path / name) for name in ("then", "now")]
+    result = CliRunner().invoke(main, ["explain", *map(str, runs)])
+    assert result.exit_code == 0
+    assert "baseline: +0.00" in result.output and SINGLE in result.output.replace("\n", " ")
 
 
 @pytest.mark.parametrize("option", ["--trace", "--profile"])

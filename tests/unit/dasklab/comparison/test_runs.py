@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from dasklab.comparison import reproduction, runs
+from dasklab.comparison.comparison import CellChange
 from dasklab.errors import LabError
 from dasklab.results.run import Run
 from dasklab.results.statistics import identity
@@ -35,7 +36,9 @@ def old(measured: Measure) -> Path:
 
 def test_cells_of_equal_runs_have_a_ratio_of_one(old: Path, measured: Measure) -> None:
     new = measured(FakeLab(), "new").directory
-    changes = {(change.metric, change.cell): change for change in runs.compare(Run(old), Run(new))}
+    changes = {
+        (change.metric, change.cell): change for change in runs.compare_runs(Run(old), Run(new)).changes
+    }
     assert changes["compute_s", "delay_ms=50"].ratio.value == pytest.approx(1, rel=0.05)
     assert not any(change.is_shown for change in changes.values())
 
@@ -43,14 +46,14 @@ def test_cells_of_equal_runs_have_a_ratio_of_one(old: Path, measured: Measure) -
 def test_runs_on_different_accelerators_are_not_comparable(old: Path, measured: Measure) -> None:
     new = measured(FakeLab(spoil=run_on_kvm), "new").directory
     with pytest.raises(LabError, match="not comparable: accelerator tcg and kvm"):
-        runs.compare(Run(old), Run(new))
-    assert runs.compare(Run(old), Run(new), anyway=True)
+        runs.compare_runs(Run(old), Run(new))
+    assert runs.compare_runs(Run(old), Run(new), anyway=True)
 
 
 def test_runs_with_different_congestion_control_are_not_comparable(old: Path, measured: Measure) -> None:
     new = measured(FakeLab(spoil=run_with_bbr), "new").directory
     with pytest.raises(LabError, match="not comparable: congestion control cubic and bbr, cubic"):
-        runs.compare(Run(old), Run(new))
+        runs.compare_runs(Run(old), Run(new))
 
 
 def test_versions_of_a_run_are_those_of_its_baseline(measured: Measure) -> None:
@@ -74,5 +77,5 @@ def test_versions_of_a_run_are_those_of_its_baseline(measured: Measure) -> None:
     ],
 )
 def test_chance_may_explain_a_difference_between_two_runs(new: float, ratio: Interval, text: str) -> None:
-    change = runs.CellChange("compute_s", "x=1", 2.0, new, ratio, is_shown=ratio.low > 1)
+    change = CellChange("compute_s", "x=1", 2.0, new, ratio, is_shown=ratio.low > 1)
     assert reproduction.chance(change) == text

@@ -248,7 +248,7 @@ def test_measured_and_simulated_runs_are_never_in_one_table(measured: Path, pred
         load(measured.parents[1])
     assert not load(measured).simulated.any()
     with pytest.raises(LabError, match=r"not comparable: .*simulated from None and "):
-        runs.compare(Run(measured), Run(predicted))
+        runs.compare_runs(Run(measured), Run(predicted))
     assert "new, simulated" in command("results", "compare", measured, predicted, "--anyway")
 
 

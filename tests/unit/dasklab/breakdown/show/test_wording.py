@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dasklab.breakdown.answers.replay import Replay
-from dasklab.breakdown.answers.summary import Difference, Summary
+from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import COMPUTE, LAG, LINK, OWN, UNDIVIDED, UNTOLD, USER_CODE, WIRE
 from dasklab.breakdown.prepare.align import Delay, clocks_by_packets
 from dasklab.breakdown.show import wording
@@ -48,16 +48,9 @@ def test_time_that_could_not_be_divided_is_named_with_where_it_lies() -> None:
     assert "further (at most 1.7 s in one piece, between 0.2 s and 1.9 s of a repeat)" in in_pieces
 
 
-def test_a_difference_in_words() -> None:
-    sentence = wording.difference(Difference(OLD, NEW))
-    assert sentence == "+3.70 s (4.00 to 7.70 s): on the critical path +3.70 s the wire (worker-3)."
-
-
 def test_a_table_ends_with_the_makespan() -> None:
     *_, last = wording.rows(NEW)
     assert last[:4] == ("together", "7.700", "100.0 %", "7.700")
-    *_, last = wording.difference_rows(Difference(OLD, NEW))
-    assert last[1:5] == ("4.000", "7.700", "+3.700", "+3.700")
 
 
 def test_a_breakdown_in_words() -> None:
@@ -81,8 +74,6 @@ def test_short_repeats_have_three_digits() -> None:
     text = wording.paragraph(short)
     assert text.startswith("It took 0.0412 s") and "0.0090 s computing (worker-1)" in text
     assert "0.0402 s, at most 0.0010 s less" in text
-    longer = wording.difference(Difference(short, replace(short, makespan_s=0.0512)))
-    assert longer == "+0.0100 s (0.0412 to 0.0512 s)."
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.02])

@@ -1,0 +1,117 @@
+"""Which causes differ between two sides by more than chance explains: the method is that of their times.
+
+Each trial, or record, has one value for each bottleneck: its seconds on the critical path. An estimate with a
+standard error is made of these values as it is made of the times (``inference`` for trials in blocks,
+``sessions`` for records), so a bottleneck that takes long in one trial of many is not shown. The p-values are
+corrected for the number of bottlenecks (Holm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dasklab.breakdown.answers.bottlenecks import bottlenecks
+from dasklab.breakdown.answers.invariants import checked
+from dasklab.breakdown.answers.summary import Difference, without_places
+from dasklab.breakdown.model.causes import (
+    ACTORS,
+    CPU,
+    GIL,
+    IDLE,
+    INNER,
+    LINK,
+    LOCKS,
+    LOST,
+    OUTSIDE,
+    OWN,
+    PLACEMENT,
+    SLOW,
+    STORE,
+    UNKNOWN_WAIT,
+    Bottleneck,
+)
+from dasklab.breakdown.model.repeat import Repeat
+from dasklab.comparison.comparison import CauseChange, Causes
+from dasklab.results.statistics.inference import ALPHA, Estimate, holm
+from dasklab.results.statistics.interval import Interval
+
+COMPUTING = (OWN, SLOW, LOST, ACTORS)
+ELSEWHERE = (OUTSIDE, LOCKS, INNER, GIL, LINK, PLACEMENT, STORE, UNKNOWN_WAIT)
+"""What lasts as long on a busy machine, because it does not need a CPU of its own."""
+LEAST_SHARE = 0.01
+"""So much of a length remains at least, however long it waited for a CPU."""
+LEAST_S = 0.0005
+"""A bottleneck that changes by less is left out."""
+
+
+@dataclass(frozen=True)
+class PathSeconds:
+    """The critical path of one trial or record: the mean over its timed repeats, in seconds."""
+
+    length_s: float
+    by_bottleneck: Mapping[Bottleneck, float]
+
+    @classmethod
+    def of(cls, repeats: Sequence[Repeat]) -> PathSeconds:
+        total: dict[Bottleneck, float] = {}
+        for repeat in repeats:
+            path, _ = checked(repeat)
+            for bottleneck, seconds in without_places(bottlenecks(repeat, path.path)).items():
+                total[bottleneck] = total.get(bottleneck, 0.0) + seconds / len(repeats)
+        return cls(sum(repeat.makespan for repeat in repeats) / max(1, len(repeats)), total)
+
+    @property
+    def cpu_wait_share(self) -> float:
+        """How much of the time in which the path's threads could have computed they waited for a CPU."""
+        waiting, computing = self.by_bottleneck.get(CPU, 0.0), self._sum(COMPUTING)
+        return waiting / (waiting + computing) if waiting else 0.0
+
+    @property
+    def undisturbed_s(self) -> float:
+        """The length without the wait for a CPU.
+
+        Kernels say how long the threads of tasks waited. The scheduler, the client and event loops waited as
+        much, as a share; what waits for no CPU of this machine is as long as it was.
+        """
+        seconds = self._sum(COMPUTING) + self._sum(ELSEWHERE)
+        others = self.length_s - seconds - self.by_bottleneck.get(CPU, 0.0)
+        return max(seconds + others * (1 - self.cpu_wait_share), LEAST_SHARE * self.length_s)
+
+    def _sum(self, bottlenecks: Iterable[Bottleneck]) -> float:
+        return sum(self.by_bottleneck.get(bottleneck, 0.0) for bottleneck in bottlenecks)
+
+    def seconds(self, bottleneck: Bottleneck) -> float:
+        """Return the seconds of a bottleneck; those of the link and of placement are divided later."""
+        if bottleneck in (LINK, PLACEMENT):
+            return self.by_bottleneck.get(LINK, 0.0) + self.by_bottleneck.get(PLACEMENT, 0.0)
+        return self.by_bottleneck.get(bottleneck, 0.0)
+
+
+def causes(
+    difference: Difference,
+    estimate: Callable[[Bottleneck], Estimate],
+    *,
+    is_time_shown: bool,
+    has_intervals: bool,
+) -> Causes:
+    """Return the change of each bottleneck.
+
+    Args:
+        difference: of the mean breakdowns.
+        estimate: returns the difference of ``PathSeconds.seconds`` of a bottleneck.
+        is_time_shown: whether the times differ by more than chance explains; else no cause is shown.
+        has_intervals: whether both sides have several trials or records.
+    """
+    ranked = [row for row in difference.ranked() if abs(row[2]) > LEAST_S and row[0] is not IDLE]
+    estimates = [replace(estimate(bottleneck), value=seconds) for bottleneck, _, seconds in ranked]
+    corrected = holm([row.p_value for row in estimates])
+    changes = [
+        CauseChange(bottleneck, place, _interval(row), is_time_shown and p_value < ALPHA)
+        for (bottleneck, place, _), row, p_value in zip(ranked, estimates, corrected, strict=True)
+    ]
+    return Causes(difference, changes, is_time_shown, has_intervals)
+
+
+def _interval(estimate: Estimate) -> Interval:
+    return Interval(estimate.value, estimate.value - estimate.margin, estimate.value + estimate.margin)

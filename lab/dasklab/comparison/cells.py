@@ -1,0 +1,100 @@
+"""Why the cells of one run differ from their baselines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dasklab.breakdown.answers.summary import Difference, Summary
+from dasklab.breakdown.model.causes import Bottleneck
+from dasklab.breakdown.show.explain import Explained
+from dasklab.comparison.causes import PathSeconds, causes
+from dasklab.comparison.comparison import Causes
+from dasklab.results.run import Trial
+from dasklab.results.statistics.answer import Answer
+from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm
+
+Explanations = Iterable[tuple[Trial, Explained]]
+
+
+@dataclass(frozen=True)
+class PathRow:
+    """A valid trial: its cell, its block, and the critical path of its repeats.
+
+    The null trial is one of the baseline's.
+    """
+
+    cell: Hashable
+    block: Hashable
+    path: PathSeconds
+
+
+def path_rows(trials: Explanations, side: str = "") -> list[PathRow]:
+    """Return a row for each valid trial; ``side`` tells the cells and blocks of two runs apart."""
+    return [
+        PathRow((side, trial.requested.cell), (side, trial.requested.block), PathSeconds.of(explained.timed))
+        for trial, explained in trials
+        if trial.is_valid
+    ]
+
+
+def difference(rows: Sequence[PathRow], new: Hashable, old: Hashable, bottleneck: Bottleneck) -> Estimate:
+    """Return how the seconds of a bottleneck differ between two cells."""
+    return _difference(rows, [row.path.seconds(bottleneck) for row in rows], new, old)
+
+
+def causes_of_cells(
+    summaries: Mapping[str, Summary], trials: Explanations, time: Answer | None
+) -> dict[str, Causes]:
+    """Return why each cell differs from the baseline of its kind; nothing is shown for the null trial.
+
+    Args:
+        summaries: the mean breakdown of each cell, the baseline first.
+        trials: of all cells.
+        time: the answer for the time to compute; without it the trials' own lengths are compared.
+    """
+    rows = path_rows(trials)
+    first, *others = summaries
+    baselines = {name: _baseline(name, first, time) for name in others}
+    pairs = {name: own for name, own in baselines.items() if own in summaries and own != name}
+    measured = {name for name in pairs if any(row.cell == ("", name) for row in rows)}
+    shown = _shown_times(rows, {name: pairs[name] for name in measured}, time)
+    has_intervals = len({row.block for row in rows}) > 1
+    found = {}
+    for name, own in pairs.items():
+        estimate = partial(difference, rows, ("", name), ("", own)) if name in measured else _of_null_trial
+        found[name] = causes(
+            Difference(summaries[own], summaries[name]),
+            estimate,
+            is_time_shown=name in shown,
+            has_intervals=has_intervals,
+        )
+    return found
+
+
+def _of_null_trial(_: Bottleneck) -> Estimate:
+    """Return no estimate: the null trial belongs to the baseline's cell."""
+    return Estimate(0.0)
+
+
+def _baseline(name: str, first: str, time: Answer | None) -> str:
+    cell = time.cell(name) if time else None
+    return time.baseline(cell).name if time and cell else first
+
+
+def _shown_times(rows: Sequence[PathRow], pairs: Mapping[str, str], time: Answer | None) -> set[str]:
+    """Return the cells whose time differs by more than chance explains."""
+    if time:
+        return {cell.name for cell in time.cells if cell.is_shown}
+    lengths = [math.log(row.path.length_s) for row in rows]
+    p_values = [_difference(rows, lengths, ("", name), ("", own)).p_value for name, own in pairs.items()]
+    return {name for name, p_value in zip(pairs, holm(p_values), strict=True) if p_value < ALPHA}
+
+
+def _difference(rows: Sequence[PathRow], values: Sequence[float], new: Hashable, old: Hashable) -> Estimate:
+    fit = Fit([row.cell for row in rows], [row.block for row in rows], np.array(values))
+    return fit.difference(new, old)

@@ -1,0 +1,72 @@
+"""What differs between two sides in sentences and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from dasklab.breakdown.answers.summary import Difference
+from dasklab.breakdown.model.causes import CAUSES
+from dasklab.breakdown.show.wording import LEAST_SHARE, MOST_PARTS, Row, bottleneck, decimals, where
+from dasklab.comparison.comparison import CauseChange, Causes
+
+HEAD: Row = ("cause", "before", "after", "difference", "critical path", "where")
+MOST_LESS = 2  # causes in a sentence that take less time than before
+NO_CAUSE = "no cause differs by more than the noise"
+SINGLE = "One trial or record on a side does not show what chance does: any of this may be chance."
+
+
+def main_cause(causes: Causes) -> str:
+    """Name what grew most on the critical path, by more than chance explains; empty if nothing did."""
+    grown = [change for change in causes.shown if change.seconds.value > 0]
+    return _change(grown[0], _digits(causes.difference)) if grown else ""
+
+
+def sentence(causes: Causes) -> str:
+    """Describe two time breakdowns: what the second has more of, the most first, then what it has less of.
+
+    If chance may explain the difference of the times, no cause is named.
+    """
+    difference = causes.difference
+    digits = _digits(difference)
+    before, after = difference.old.makespan_s, difference.new.makespan_s
+    total = f"{difference.makespan_s:+.{digits}f} s ({before:.{digits}f} to {after:.{digits}f} s)"
+    if not causes.is_time_shown and causes.has_intervals:
+        return f"{total}: no difference shown."
+    least = LEAST_SHARE * max(abs(difference.makespan_s), before * LEAST_SHARE)
+    named = causes.shown if causes.has_intervals else causes.changes
+    named = [change for change in named if abs(change.seconds.value) > least]
+    more = [change for change in named if change.seconds.value > 0][:MOST_PARTS]
+    less = [change for change in named if change.seconds.value < 0][: -1 - MOST_LESS : -1]
+    parts = ", ".join(_change(change, digits) for change in (*more, *less))
+    if not causes.has_intervals:
+        path = f": on the critical path {parts}" if parts else ""
+        return f"{total}{path}. {SINGLE}"
+    return f"{total}: on the critical path {parts}." if parts else f"{total}: {NO_CAUSE}."
+
+
+def rows(difference: Difference) -> Iterator[Row]:
+    """Return two time breakdowns by cause; the last row is the sum, the difference of the makespans."""
+    old, new = difference.old, difference.new
+    for cause in CAUSES:
+        before, after = old.by_cause.get(cause, 0.0), new.by_cause.get(cause, 0.0)
+        path = new.path_by_cause.get(cause, 0.0) - old.path_by_cause.get(cause, 0.0)
+        if before or after or path:
+            seconds = (f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}", f"{path:+.3f}")
+            yield (cause.title, *seconds, where(difference.breakdown, cause))
+    sums = (f"{sum(summary.breakdown.values()):.3f}" for summary in (old, new))
+    total, path = sum(difference.breakdown.values()), sum(difference.path.values())
+    yield "together", *sums, f"{total:+.3f}", f"{path:+.3f}", ""
+
+
+def _change(change: CauseChange, digits: int) -> str:
+    """Return ``+5.71 s the wire (worker-1)``, with its interval if it has one."""
+    text = bottleneck((change.bottleneck, change.place, change.seconds.value), digits, "+")
+    if math.isnan(change.seconds.low):
+        return text
+    ends = f"{change.seconds.low:+.{digits}f} to {change.seconds.high:+.{digits}f}"
+    return text.replace(" s ", f" s ({ends}) ", 1)
+
+
+def _digits(difference: Difference) -> int:
+    return decimals(difference.old.makespan_s, difference.new.makespan_s)

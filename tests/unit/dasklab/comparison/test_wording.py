@@ -1,0 +1,67 @@
+"""What differs between two sides, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from dasklab.breakdown.answers.summary import Difference, Summary
+from dasklab.breakdown.model.causes import COMPUTE, LAG, LINK, OWN, WIRE, Bottleneck
+from dasklab.comparison import wording
+from dasklab.comparison.causes import causes
+from dasklab.results.statistics.inference import Estimate
+
+PAIR = "worker-3 < worker-1"
+OLD = Summary(
+    makespan_s=4.0,
+    threads=3,
+    repeats=5,
+    breakdown={(COMPUTE, "worker-1"): 3.0, (LAG, "worker-2"): 1.0},
+    path={(COMPUTE, "worker-1"): 4.0},
+    bottlenecks={(OWN, "worker-1"): 4.0},
+)
+NEW = Summary(
+    makespan_s=7.7,
+    threads=3,
+    repeats=5,
+    breakdown={(COMPUTE, "worker-1"): 3.0, (LAG, "worker-2"): 1.3, (WIRE, PAIR): 3.4},
+    path={(COMPUTE, "worker-1"): 4.0, (WIRE, PAIR): 3.7},
+    bottlenecks={(OWN, "worker-1"): 4.0, (LINK, PAIR): 3.7},
+)
+CHANGE = Difference(OLD, NEW)
+
+
+def sentence(error: float, *, shown: bool = True, several: bool = True, change: Difference = CHANGE) -> str:
+    def estimate(_: Bottleneck) -> Estimate:
+        return Estimate(0.0, error, 10) if several else Estimate(0.0)
+
+    return wording.sentence(causes(change, estimate, is_time_shown=shown, has_intervals=several))
+
+
+def test_a_cause_has_an_interval() -> None:
+    assert sentence(0.1) == (
+        "+3.70 s (4.00 to 7.70 s): on the critical path +3.70 s (+3.48 to +3.92) the wire (worker-3)."
+    )
+
+
+def test_only_a_difference_that_is_shown_has_causes() -> None:
+    assert sentence(0.1, shown=False) == "+3.70 s (4.00 to 7.70 s): no difference shown."
+    assert sentence(5.0) == "+3.70 s (4.00 to 7.70 s): no cause differs by more than the noise."
+
+
+def test_single_records_are_described_and_may_be_chance() -> None:
+    assert sentence(0.1, several=False) == (
+        "+3.70 s (4.00 to 7.70 s): on the critical path +3.70 s the wire (worker-3). " + wording.SINGLE
+    )
+
+
+def test_a_table_ends_with_the_difference_of_the_makespans() -> None:
+    *_, last = wording.rows(CHANGE)
+    assert last[1:5] == ("4.000", "7.700", "+3.700", "+3.700")
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_short_runs_have_three_digits(several: bool) -> None:
+    short = replace(OLD, makespan_s=0.0412)
+    longer = Difference(short, replace(short, makespan_s=0.0512))
+    assert sentence(0.1, several=several, change=longer).startswith("+0.0100 s (0.0412 to 0.0512 s)")
