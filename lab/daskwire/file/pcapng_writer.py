@@ -46,7 +46,13 @@ class PcapngWriter:
         return self._interfaces - 1
 
     def packet(
-        self, interface: int, time_ns: int, data: bytes | memoryview, length: int, comments: Iterable[str]
+        self,
+        interface: int,
+        time_ns: int,
+        data: bytes | memoryview,
+        length: int,
+        comments: Iterable[str],
+        stream: IO[bytes] | None = None,
     ) -> None:
         """Write a packet.
 
@@ -56,14 +62,16 @@ class PcapngWriter:
             data: the captured bytes.
             length: bytes on the wire.
             comments: each becomes a comment of the packet.
+            stream: where to write it, None for the stream of the interfaces.
         """
         options = b"".join(_option(COMMENT, text.encode()[:LONGEST]) for text in comments)
         head = struct.pack("<5I", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(data), length)
-        self._block(ENHANCED, head + _padded(bytes(data)) + options + (_option(0, b"") if options else b""))
+        body = head + _padded(bytes(data)) + options + (_option(0, b"") if options else b"")
+        self._block(ENHANCED, body, stream)
 
-    def _block(self, kind: int, body: bytes) -> None:
+    def _block(self, kind: int, body: bytes, stream: IO[bytes] | None = None) -> None:
         total = len(body) + 12
-        self._stream.write(struct.pack("<II", kind, total) + body + struct.pack("<I", total))
+        (stream or self._stream).write(struct.pack("<II", kind, total) + body + struct.pack("<I", total))
 
 
 def _padded(content: bytes) -> bytes:

@@ -30,13 +30,14 @@ from daskwire.file.packed import is_packed
 from daskwire.file.reading import read_blocks
 from daskwire.file.records import Progress
 from daskwire.file.source import map_open
+from daskwire.live.window import HEAD_BYTES, NOTHING, Payload
 from daskwire.net.packets.headers import parse_segments
 from daskwire.net.packets.layers import Shared
 from daskwire.net.packets.macs import Macs
 from daskwire.net.packets.tunnels import TUNNEL_PORTS
 from daskwire.net.segments import ACK, SYN, Segments, concatenate, sort_by_time
 from daskwire.net.stream import Stream, arrival
-from daskwire.net.tcp import reassemble
+from daskwire.net.tcp import Pieces, reassemble
 
 PATIENCE_NS = 2_000_000_000
 FIRST_MESSAGE = 4096  # bytes; a longer stream that does not begin with a Dask message is not Dask
@@ -84,6 +85,7 @@ class Follower:
         self._flows: dict[int, Following] = {}
         self._syn_seq: dict[int, int] = {}  # flow -> sequence number of its SYN
         self._active_ns = np.zeros(0, np.int64)  # when each connection was last active
+        self._payload: list[Ints] = []  # file positions and sizes of payload that nobody reads, as columns
         self._newest_ns = 0
         self._size = 0
 
@@ -113,6 +115,8 @@ class Follower:
         for index, flow in enumerate(pieces.flow.tolist()):
             framed = self._walk(flow, streams, forms[flow], EVERYTHING if final else None)
             decoded[index] = framed.position
+            part = slice(int(pieces.begin[index]), int(pieces.begin[index + 1]))
+            self._note_payload(framed, pieces, part)
             if framed.generation is not None:
                 origin = int(pieces.zero[index]) + framed.position & 0xFFFFFFFF
                 self._flows[flow] = Following(framed.generation, origin)
@@ -152,6 +156,31 @@ class Follower:
                     self._flows.pop(direction, None)
                 others = np.flatnonzero(self._unfinished.flow // 2 != flow // 2)
                 self._unfinished = self._unfinished.take(others)
+
+    def _note_payload(self, framed: Framed, pieces: Pieces, part: slice) -> None:
+        """Note the pieces of a flow that contain nothing but frames of large messages, or no Dask at all."""
+        start, captured = pieces.start[part], pieces.captured[part].astype(np.int64)
+        offset, skipped = pieces.offset[part] - self._base, np.full(len(start), HEAD_BYTES)
+        if framed.generation is not None:
+            rows = framed.table()
+            begin, end = rows[:, 0] + rows[:, 3] + rows[:, 4], rows[:, 0] + rows[:, 1]
+            begin, end = begin[end - begin > HEAD_BYTES], end[end - begin > HEAD_BYTES]
+            message = np.searchsorted(begin, start, side="right") - 1
+            inside = (message >= 0) & (start + pieces.length[part] <= np.append(end, 0)[message])
+            skipped = np.where(inside, 0, captured)
+        is_payload = captured > skipped
+        columns = (offset + skipped)[is_payload], (captured - skipped)[is_payload]
+        if is_payload.any():
+            self._payload.append(np.stack(columns))
+
+    def payload(self) -> Payload:
+        """Return the payload that nobody reads. What is below ``needed`` is returned only once."""
+        if not self._payload:
+            return NOTHING
+        columns = np.concatenate(self._payload, axis=1)
+        columns = columns[:, np.argsort(columns[0])]
+        self._payload = [columns[:, columns[0] >= self.needed]]
+        return Payload(*columns)
 
     @property
     def packets(self) -> int:

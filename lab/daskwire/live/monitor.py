@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import struct
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from daskwire.dask.nodes.identities import Endpoint
 from daskwire.errors import WireError
-from daskwire.file import pcap, pcapng
 from daskwire.file.source import Source
 from daskwire.live.follower import Follower
 from daskwire.live.recording import Recording
+from daskwire.live.window import Window
 from daskwire.opening import open_capture
 from daskwire.problems.verdict import Verdict, judge
 from daskwire.tables.export import rows
 
-MAX_WINDOW_BYTES = 32 << 20  # bytes of the capture in which problems are looked for
 KINDS_FROM_CUTTING = {
     "undecoded capture",
     "wrong capture point",
@@ -80,7 +78,8 @@ class Monitor:
         self._tunnel_ports = tunnel_ports
         self._follower = Follower(recording.path, recording.name, tunnel_ports)
         self._window_s = window_s
-        self._marks: deque[tuple[float, int]] = deque([(now, 0)])  # time of a poll, position in the file
+        self._window = Window(recording.name, now)
+        self._polled_s = now
         self._roles: dict[str, set[str]] = {}
         self._workers: dict[str, str] = {}  # announced address:port -> name; the address itself if unknown
         self.totals = Interval(0.0)
@@ -99,7 +98,7 @@ class Monitor:
             WireError: the recording is damaged, or not a capture.
         """
         packets, wire_bytes = self._follower.packets, self._follower.wire_bytes
-        interval = Interval(now - self._marks[-1][0])
+        interval = Interval(now - self._polled_s)
         for message in self._follower.poll(final):
             source, destination = self._follower.addresses(message.flow)
             interval.messages += 1
@@ -114,8 +113,11 @@ class Monitor:
         interval.packets = self._follower.packets - packets
         interval.wire_bytes = self._follower.wire_bytes - wire_bytes
         self._add(interval)
-        self._marks.append((now, self._follower.position))
-        self._forget(now)
+        decoded = self._follower.recorded()[: self._follower.needed]
+        self._window.add(decoded, self._follower.payload(), self._polled_s)
+        self._window.forget(now - self._window_s)
+        self._recording.forget(min(self._window.position, self._follower.needed))
+        self._polled_s = now
         return interval
 
     def name(self, address: str) -> str:
@@ -125,11 +127,8 @@ class Monitor:
 
     def look_for_problems(self) -> None:
         """Decode the last seconds of the recording once more, and rank what is wrong in them."""
-        begin_s, begin = self._marks[0]
-        view = self._follower.recorded()
-        header = _header(view)
-        recent = header + bytes(view[max(begin, len(header)) : self._follower.position])
-        self.problem_s = self._marks[-1][0] - begin_s
+        recent = self._window.capture(self._follower.recorded()[: self._follower.position])
+        self.problem_s = self._polled_s - self._window.begin_s
         try:
             capture = open_capture(
                 Source("the recording", memoryview(recent)),
@@ -166,29 +165,6 @@ class Monitor:
         totals.messages += interval.messages
         _count(totals.ops, interval.ops)
         _count(totals.pairs, interval.pairs)
-
-    def _forget(self, now: float) -> None:
-        """Shorten the window to its limits, and free the disk space of what is no longer needed."""
-        position = self._follower.position
-        while len(self._marks) > 2 and (
-            self._marks[1][0] <= now - self._window_s or self._marks[0][1] < position - MAX_WINDOW_BYTES
-        ):
-            self._marks.popleft()
-        self._recording.forget(min(self._marks[0][1], self._follower.needed))
-
-
-def _header(view: memoryview) -> bytes:
-    """Return what precedes the first packet in the file."""
-    if pcap.is_pcap(view):
-        return bytes(view[: pcap.HEADER])
-    at, packets = 0, (pcapng.ENHANCED, pcapng.SIMPLE, pcapng.OLD_PACKET)
-    order = "<" if bytes(view[8:12]) == struct.pack("<I", pcapng.ORDER_MAGIC) else ">"
-    while at + pcapng.MIN_BLOCK_BYTES <= len(view):
-        kind, size = struct.unpack_from(order + "II", view, at)
-        if kind in packets or size < pcapng.MIN_BLOCK_BYTES:
-            break
-        at += size
-    return bytes(view[:at])
 
 
 def _count(totals: Counter[Any], new: Counter[Any]) -> None:

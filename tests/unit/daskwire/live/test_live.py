@@ -106,6 +106,21 @@ def test_disk_space_is_bounded(pipe: Pipe) -> None:
     assert monitor.totals.messages == 40 * 3
 
 
+def test_window_has_its_seconds_at_any_rate(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Payload is not stored, so the limit of the window's size does not shorten it."""
+    monkeypatch.setattr("daskwire.live.window.MAX_WINDOW_BYTES", 1_000_000)
+    monitor = Monitor(pipe.recording, window_s=10, now=0.0)
+    pipe.write(pcap([]))
+    for second in range(30):
+        talk = Talk(("10.0.0.2", 40000 + second), time_ns=(1_700_000_000 + second) * 10**9).open()
+        talk.say(0, g3(HELLO)).say(1, g3(HELLO)).say(0, g3({"op": "scatter"}, bytes(500_000)))
+        pipe.write(pcap(talk.packets)[24:])
+        monitor.poll(float(second))
+    monitor.look_for_problems()
+    assert 10 <= monitor.problem_s <= 12 and monitor.problems == []
+    assert pipe.recording.stored < pipe.written / 4
+
+
 def test_tunnel_on_a_given_port_is_decoded() -> None:
     raw = pcap(wrapped(IPV4_ONLY, vxlan(4790)))
     output = run("-", "--tunnel", "udp:4790=vxlan", stdin=raw).stdout.decode()
