@@ -9,6 +9,9 @@ import platform
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import isnan
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 LEASE_S = 120.0  # a recorder that is not visited for so long detaches itself
 HELD_LEASE_S = 86_400.0  # longer than any repeat; a recorder also detaches when its client leaves
+INTERRUPTED_S = 10.0  # for what is left to fetch after Ctrl-C
 ANSWER_S = 60.0  # of one request; a busy scheduler may take long
 INTERVAL_S = 1.0  # between two visits to all processes
 WORKERS_AT_ONCE = 8  # whose chunks pass through the scheduler together
@@ -125,13 +129,24 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave()
         loop: Any = self.client.loop
-        if loop.asyncio_loop.is_closed():
-            self._warn_of_cluster("the client is closed")
-            self._keep_own()
-        else:
-            self.client.sync(self._stop)
+        try:
+            self._leave()
+        finally:  # Ctrl-C ends the block, and a second one follows soon: the cluster is left as it was
+            if loop.asyncio_loop.is_closed():
+                self._warn_of_cluster("the client is closed")
+                self._keep_own()
+            else:
+                self._finish(asyncio.run_coroutine_threadsafe(self._stop(), loop.asyncio_loop))
+
+    def _finish(self, stopping: Future[None]) -> None:
+        """Wait until the recorder has stopped; after Ctrl-C for some time only."""
+        try:
+            stopping.result()
+        except KeyboardInterrupt:
+            with suppress(FutureTimeoutError):
+                stopping.result(INTERRUPTED_S)
+            raise
 
     async def __aenter__(self) -> Session:
         self.mine.program = UserProgram()
@@ -152,7 +167,8 @@ class Session:
     async def _start(self) -> None:
         if self.folder.exists() and any(self.folder.iterdir()):
             raise LabError(f"{self.folder} is not empty", "record into a new folder")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.client.scheduler is None:
+            raise LabError("the client is closed", "connect a new one: Client(...)")
         self.start = time()
         self.owner = self._owner()
         scheduler = pack_plugin(SchedulerRecorder(self.owner, self.privacy, self.lease_s))
@@ -167,6 +183,7 @@ class Session:
             raise LabError(str(error)) from None
         self.life.move(SessionEvent.ATTACH)
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             self._write()
             await self._attach_workers(worker)
             self.mine.attach(lines=not (self.hold or self.watches))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -711,3 +712,31 @@ def test_a_cluster_that_adapts(tmp_path: Path) -> None:
     frames = records.load(tmp_path / "run")
     assert frames["workers"].joined_s.notna().all() and frames["workers"].left_s.notna().all()
     assert frames["tasks"][STAGES].notna().all(axis=None)
+
+
+def test_second_interrupt_while_the_block_ends_leaves_nothing_behind(client: Client, tmp_path: Path) -> None:
+    """The first one ends the block; the second one comes while the rest is fetched."""
+    session = dasklab.record(client, tmp_path / "first")
+    waits = session._finish
+
+    def interrupted(stopping: Any) -> None:
+        threading.Timer(0.01, signal.raise_signal, [signal.SIGINT]).start()
+        waits(stopping)
+
+    session._finish = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt), session:
+        total(client)
+        raise KeyboardInterrupt
+    assert read_document(tmp_path / "first").complete is True
+    with dasklab.record(client, tmp_path / "second"):
+        total(client)
+
+
+def test_closed_client_is_refused_in_one_line_and_no_folder_is_made(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    client = Client(cluster)
+    client.close()
+    with pytest.raises(LabError, match="the client is closed"), dasklab.record(client, tmp_path / "run"):
+        pass
+    assert not (tmp_path / "run").exists()
