@@ -185,6 +185,13 @@ def forward(left: str, right: str, delay_ms: float, repeated: float) -> None:
 
 
 @contextlib.contextmanager
+def far(cluster: Target, delay_ms: float) -> Iterator[None]:
+    """Put the victim far away from all others."""
+    with forwarded(cluster, [cluster.victim], "--delay-ms", str(delay_ms)):
+        yield
+
+
+@contextlib.contextmanager
 def wan(cluster: Target, delay_ms: float) -> Iterator[None]:
     """Put all workers equally far away."""
     workers = [node for node in cluster.nodes if node.startswith("worker")]
@@ -202,10 +209,23 @@ def repeated(cluster: Target, share: float) -> Iterator[None]:
 @contextlib.contextmanager
 def relayed(cluster: Target, port: int) -> Iterator[None]:
     """Let the client reach the scheduler through a TCP relay on the victim's host."""
-    cluster.contact["client"] = f"{cluster.nodes[cluster.victim]}:{port}"
-    target = cluster.nodes["scheduler"]
+    with relay_for(cluster, "client", cluster.victim, port, cluster.nodes["scheduler"]):
+        yield
+
+
+@contextlib.contextmanager
+def silent_proxy(cluster: Target, port: str) -> Iterator[None]:
+    """Let the victim reach the scheduler through a proxy without a backend: it accepts, and never answers."""
+    with relay_for(cluster, cluster.victim, cluster.peer, int(port), ""):
+        yield
+
+
+@contextlib.contextmanager
+def relay_for(cluster: Target, node: str, host: str, port: int, target: str) -> Iterator[None]:
+    """Let a node reach the scheduler through a TCP relay on the host of another one."""
+    cluster.contact[node] = f"{cluster.nodes[host]}:{port}"
     command = [sys.executable, __file__, "relay", str(port), target]
-    process = subprocess.Popen(["ip", "netns", "exec", cluster.namespace(cluster.victim), *command])
+    process = subprocess.Popen(["ip", "netns", "exec", cluster.namespace(host), *command])
     try:
         yield
     finally:
@@ -213,7 +233,7 @@ def relayed(cluster: Target, port: int) -> Iterator[None]:
 
 
 def relay(port: int, target: str) -> None:
-    """Relay TCP connections to a scheduler."""
+    """Relay TCP connections to a scheduler; without a target, accept them and wait."""
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -223,6 +243,8 @@ def relay(port: int, target: str) -> None:
         writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not target:
+            await asyncio.sleep(3600)
         other_reader, other_writer = await asyncio.open_connection(target, 8786)
         await asyncio.gather(copy(reader, other_writer), copy(other_reader, writer))
 
@@ -538,6 +560,9 @@ FAULTS = (
     Fault("scheduler-killed", ("lost scheduler",), (2.0, 1.0, 0.2), "scheduler", during=killed_scheduler),
     Fault("client-killed", ("lost client",), (2.0, 1.0, 0.2), "client", during=killed_client),
     Fault("loopback", ("unreachable address",), ("1", "2", "3"), "", before=loopback),
+    Fault("far-worker", ("far worker",), (20, 40, 80), before=far, options=mtu),
+    Fault("silent-proxy", ("unanswered handshake",), ("9001", "9002", "9003"), before=silent_proxy,
+          options=lambda *_: {"env": {"WIRE_WORKERS": "2"}}),
     Fault("snaplen", ("incomplete capture",), (500, 250, 100), "",
           options=lambda size, _: {"snaplen": round(size)}),
 )  # fmt: skip

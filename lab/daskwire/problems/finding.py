@@ -23,6 +23,7 @@ LOSSES = frozenset({"retransmission time-outs", "loss", "half-open connection", 
 FAILURES = frozenset({"mid-stream reset", "refused connects", "unanswered connects"})
 FAILURES_IN_WORDS = {
     Failure.REFUSED: "was refused",
+    Failure.ABORTED: "was reset after the SYN-ACK",
     Failure.UNANSWERED: "had no answer",
     Failure.SLOW: "took long",
 }
@@ -115,7 +116,11 @@ def both_directions(findings: Iterable[Finding]) -> list[Finding]:
     for own in places.values():
         first, *others = sorted(own, key=lambda finding: -finding.cost_s)
         if others:
-            what = "; ".join([first.what, *(f"in the other direction: {other.what}" for other in others)])
+            texts = (
+                f"{'also' if other.pair == first.pair else 'in the other direction'}: {other.what}"
+                for other in others
+            )
+            what = "; ".join([first.what, *texts])
             first = summed(own, what, first.pair)
         result.append(first)
     return result

@@ -43,7 +43,8 @@ def _hosts(group: list[Finding], evidence: Evidence) -> Iterator[tuple[int, str,
     for role in (RECEIVER, SENDER):
         for node in sorted({finding.pair[role] for finding in group}):
             own = [finding for finding in group if finding.pair[role] == node]
-            if len(own) > 1 and len(own) >= MIN_PEER_SHARE * _number_of_peers(role, own, evidence):
+            peers = {finding.pair[SENDER + RECEIVER - role] for finding in own}
+            if len(peers) > 1 and len(peers) >= MIN_PEER_SHARE * _number_of_peers(role, own, evidence):
                 yield role, node, own
 
 

@@ -17,6 +17,7 @@ SLOW_MS = 1000.0
 
 class Failure(Enum):
     REFUSED = auto()
+    ABORTED = auto()  # the answer was met by an RST: a firewall rejected it
     UNANSWERED = auto()  # also if only a later SYN was answered
     SLOW = auto()
 
@@ -67,7 +68,7 @@ def failed_connects(traffic: Traffic) -> Iterator[FailedConnects]:
         failure = _failure(traffic, connect)
         if failure:
             groups[failure, Target(traffic.pairs[connect.flow], address, port)].append(connect)
-        if connect.answered or not failure:
+        if (connect.answered and failure != Failure.ABORTED) or not failure:
             accepted[address, port].append(_end_ns(traffic, connect))
     for (failure, target), group in groups.items():
         accepted_ns = sorted(accepted[target.address, target.port])
@@ -85,6 +86,8 @@ def _is_exempt(traffic: Traffic, target: Target, connect: Connect, accepted_ns: 
     start_ns, stop_ns = traffic.work.get(cluster, (0, connect.time_ns))
     if connect.time_ns > stop_ns or traffic.is_shut_down(cluster, connect.time_ns):
         return True
+    if connect.answered and _is_aborted(traffic, connect.flow):
+        return False  # its target was up
     is_before_first = bool(accepted_ns) and accepted_ns[0] >= _end_ns(traffic, connect)
     return connect.time_ns < start_ns and is_before_first
 
@@ -96,9 +99,18 @@ def _failure(traffic: Traffic, connect: Connect) -> Failure | None:
         flags = traffic.capture.segments.flags[traffic.rows(connect.flow)]
         # A client that acknowledges is connected: the answer took a path that was not captured.
         return None if (flags & (SYN | ACK | RST) == ACK).any() else Failure.UNANSWERED
+    if _is_aborted(traffic, connect.flow):
+        return Failure.ABORTED
     if connect.attempts > 1:
         return Failure.UNANSWERED
     return Failure.SLOW if (connect.ms or 0.0) > SLOW_MS else None
+
+
+def _is_aborted(traffic: Traffic, flow: int) -> bool:
+    """Return whether the host that sent the SYN sent an RST next, and nothing else."""
+    flags = traffic.capture.segments.flags[traffic.rows(flow)]
+    later = flags[flags & SYN == 0]
+    return len(later) > 0 and bool((later & RST != 0).all())
 
 
 def _failed(
@@ -112,7 +124,7 @@ def _failed(
     """Measure failed connects. Until the next success, or the end of the work, nobody could connect."""
     when = hull([(connect.time_ns, traffic.last_ns(connect.flow)) for connect in group])
     cluster = target.pair[0]
-    is_answered = all(connect.answered for connect in group)
+    is_answered = failure != Failure.ABORTED and all(connect.answered for connect in group)
     if is_answered:
         waits = [(connect.time_ns, _end_ns(traffic, connect)) for connect in group]
         when, cost_s = hull(waits), sum(stop - start for start, stop in waits) / 1e9

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from daskwire.dask.framing.content import MessageKind
+from daskwire.dask.nodes.identities import Endpoint
 from daskwire.problems.evidence.connects import FailedConnects, Failure, failed_connects
 from daskwire.problems.evidence.heartbeats import Lateness, heartbeat_lateness
 from daskwire.problems.evidence.losses import Losses, divide_losses
@@ -33,13 +34,15 @@ class Evidence(Traffic):
         return [group for group in self.failed_connects if group.failure == failure]
 
     def is_dask_port(self, address: str, port: int) -> bool:
-        """Return whether a scheduler or a worker listens here: by its messages, or by the default port."""
-        nodes = self.capture.nodes
-        return (
-            port == SCHEDULER_PORT
-            or (address, port) in nodes.schedulers
-            or (address, port) in nodes.listening
-        )
+        """Return whether Dask listens here: by its messages, or by the scheduler's default port."""
+        return port == SCHEDULER_PORT or (address, port) in self._dask_endpoints
+
+    @cached_property
+    def _dask_endpoints(self) -> set[Endpoint]:
+        """Both ends of all connections that carry Dask, and what its messages name."""
+        nodes, senders = self.capture.nodes, self.capture.senders
+        ends = {senders[2 * number + side] for number in self.capture.conversations for side in (0, 1)}
+        return ends | set(nodes.schedulers) | set(nodes.listening)
 
     @cached_property
     def lateness(self) -> dict[Node, Lateness]:

@@ -10,10 +10,11 @@ import numpy as np
 from daskwire.arrays import NONE
 from daskwire.dask.framing.content import MessageKind
 from daskwire.net.segments import FIN, RST
+from daskwire.problems.evidence.connects import Failure
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.evidence.intervals import SECOND_NS
 from daskwire.problems.evidence.traffic import Pair
-from daskwire.problems.finding import DELAYS, Finding, Kind, counted
+from daskwire.problems.finding import DELAYS, Finding, Kind, connect_findings, counted
 
 RECONNECT_NS = 30 * SECOND_NS
 OPS_WITH_REPLY = frozenset({"get_data", "gather", "heartbeat_worker", "identity", "who_has"})
@@ -49,6 +50,9 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
         cost_s = sum(cost for _, _, cost in resets)
         when = min(times), max(times)
         yield Finding(KIND, what, pair, when, cost_s, 0.9, len(resets), flows, not was_needed)
+    aborted = evidence.connects_that(Failure.ABORTED)
+    own = [group for group in aborted if evidence.is_dask_port(group.target.address, group.target.port)]
+    yield from connect_findings(KIND, own, evidence)
 
 
 def _unacknowledged_s(evidence: Evidence, connection: int, time_ns: int) -> float:
@@ -86,7 +90,8 @@ KIND = Kind(
     meaning="A connection was reset while it was in use.",
     threshold=(
         "an RST without a FIN before it, during the work of the cluster, with a message, a reply or a task's"
-        " report outstanding, or followed by a new connection between the same hosts"
+        " report outstanding, or followed by a new connection between the same hosts; or in place of the ACK"
+        " of a SYN-ACK"
     ),
     advice="Look in the log of the process that sent the RST, and for firewalls that reject connections.",
     filter="tcp.flags.reset == 1",

@@ -14,13 +14,13 @@ CASES = DATA / "cases"
 HEALTHY = {  # file: the problems of its capture point
     "tls-short-clients": {"wrong capture point"},
     "cluster-restarted": {"wrong capture point"},
-    "second-syn-ack": set(),
 }
 FIRST_PROBLEM = {  # file: its kind and least cost
     "workers-announce-loopback": ("unreachable address", 36),
     "tls-other-ca": ("TLS failures", 0),
     "syns-dropped": ("unanswered connects", 34),
     "connections-forgotten": ("half-open connection", 56),
+    "second-syn-ack": ("mid-stream reset", 1),
 }
 
 
