@@ -24,6 +24,7 @@ STAMPS_OF_WORKER = {
     "stop": "stop_s", "seceded": "seceded_s", "done": "done_s", "due": "report_due_s",
     "reported": "reported_s",
 }  # fmt: skip
+BYTES = {name: f"{name}_bytes" for name in ("process", "managed", "spilled", "limit")}
 STATUS = {"memory": "OK", "erred": "error", "error": "error"}
 
 
@@ -142,6 +143,7 @@ def _tables(processes: Processes, about: Record, repeat: RecordedRepeat) -> dict
         "profiles": joined.rows("profile", "worker").assign(stack=lambda rows: rows["stack"].map(json.loads)),
         "events": _seconds(scheduler["events"], "time").replace({"subject": names}),
         "load": _seconds(scheduler["load"], "time", "occupancy").replace({"worker": names}),
+        "memory": _seconds(scheduler["memory"], "time").rename(columns=BYTES).replace({"worker": names}),
         "steals": _seconds(scheduler["steals"], "time").replace({"victim": names, "thief": names}),
         "bandwidths": scheduler["bandwidths"].replace({"receiver": names, "sender": names}),
         "results": _seconds(scheduler["results"], "time"),

@@ -35,6 +35,7 @@ AMOUNTS = {
     "calls": ("keys", "nbytes"),
     "needs": ("nbytes",),
     "cpu": ("memory_bytes",),
+    "memory": ("process_bytes", "managed_bytes", "spilled_bytes", "limit_bytes"),
     "load": ("processing", "queued"),
     "profiles": ("seconds",),
     "bandwidths": ("bytes_per_s",),
@@ -48,7 +49,13 @@ UNIQUE = {
 }
 """Columns that no two rows have in common. A worker that a nanny started again has another address."""
 
-SORTED = {"clock": "asked_s", "graphs": "received_s", "load": "time_s", "events": "time_s"}
+SORTED = {
+    "clock": "asked_s",
+    "graphs": "received_s",
+    "load": "time_s",
+    "memory": "time_s",
+    "events": "time_s",
+}
 """Tables whose rows of a repeat are in the order of a column."""
 
 BEFORE_RECORDS_S = 1e9

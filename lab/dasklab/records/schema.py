@@ -189,6 +189,15 @@ TABLES: dict[str, dict[str, str]] = {
         "occupancy_s": "seconds of work that the scheduler expects of these",
         "queued": "tasks that the scheduler keeps back, for all workers",
     },
+    "memory": REPEAT
+    | {
+        "time_s": "when the heartbeat that says so was seen, scheduler's clock",
+        "worker": "the worker",
+        "process_bytes": "resident memory of its process",
+        "managed_bytes": "results that Dask keeps in it, as Dask estimates them; the rest of it is unmanaged",
+        "spilled_bytes": "results that are on its disk",
+        "limit_bytes": "its memory limit; null if it has none",
+    },
     "steals": REPEAT
     | {
         "time_s": "when, scheduler's clock",

@@ -10,6 +10,7 @@ import pandas as pd
 from dask.utils import key_split
 
 from dasklab.breakdown.answers.facts_failures import Failures, failures
+from dasklab.breakdown.answers.facts_memory import WorkerMemory, memory, thresholds
 from dasklab.breakdown.model.arrays import floats
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import Repeat
@@ -61,6 +62,8 @@ class Facts:
         retransmitted: TCP segments that each process's host sent again.
         slower_interface: one worker of those for which there is a faster interface.
         failures: what failed.
+        memory: of each worker; of none where it was not recorded.
+        memory_thresholds: shares of the limit from which on Dask does something, by their names.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -69,6 +72,8 @@ class Facts:
     retransmitted: Mapping[str, float] = field(default_factory=dict)
     slower_interface: SlowerInterface | None = None
     failures: Failures = field(default_factory=Failures)
+    memory: Sequence[WorkerMemory] = ()
+    memory_thresholds: Mapping[str, float] = field(default_factory=dict)
 
     def setting(self, name: str) -> str:
         """Return a setting without quotation marks; empty if it is unknown."""
@@ -87,6 +92,8 @@ def facts(frames: Mapping[str, pd.DataFrame]) -> Facts:
         retransmitted={str(node): float(rows.value.sum()) for node, rows in again.groupby("node")},
         slower_interface=_slower_interface(frames["interfaces"], frames["workers"]),
         failures=failures(frames),
+        memory=memory(frames),
+        memory_thresholds=thresholds(frames["config"]),
     )
 
 

@@ -9,6 +9,7 @@ from dasklab.breakdown.show.capacity import capacity_sentences
 from dasklab.breakdown.show.changes import changes
 from dasklab.breakdown.show.clients import client_sentences
 from dasklab.breakdown.show.failures import failure_sentences
+from dasklab.breakdown.show.memory import memory_sentences
 
 if TYPE_CHECKING:
     from dasklab.breakdown.show.explain import Explained
@@ -21,3 +22,4 @@ def happenings(record: Explained) -> Iterator[str]:
     yield from client_sentences(repeat)
     yield from failure_sentences(record.facts.failures, repeat.start, repeat.stop)
     yield from changes(repeat)
+    yield from memory_sentences(repeat, record.facts.memory, record.facts.memory_thresholds)

@@ -58,6 +58,7 @@ SCHEDULER = COMMON | {
     "events": "time:t kind:s:event subject:s:subject detail:s:detail",
     "workers": "time:t worker:s:place name:s:host threads:i host:s:host kind:s:word",
     "load": "time:t worker:s:place processing:i occupancy:f queued:i",
+    "memory": "time:t worker:s:place process:f managed:f spilled:f limit:f",
     "steals": "time:t kind:s:word key:s:key victim:s:place thief:s:place",
     "bandwidths": "receiver:s:place sender:s:place bytes_per_s:f",
 }

@@ -61,6 +61,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         self.open: dict[Any, list[Any]] = {}  # of each unfinished task: its graph's number, its stages
         self.ended: tuple[str, str] = ("", "")  # the stimulus of the last end of a task, and its key
         self.graphs = 0  # so many have been received
+        self.heartbeats: dict[str, Any] = {}  # of each worker: the metrics that are recorded already
         self.departed: deque[dict[str, Any]] = deque(
             maxlen=MOST_DEPARTED
         )  # last records of workers that closed
@@ -200,6 +201,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
     @guarded
     def remove_worker(self, scheduler: Any, worker: str, **more: Any) -> None:
         self.store.logs["workers"].add(time(), worker, "", 0, "", "left")
+        self.heartbeats.pop(worker, None)
 
     @guarded
     def add_client(self, scheduler: Any, client: str) -> None:
@@ -245,6 +247,19 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
             for worker in scheduler.workers.values():
                 tasks = len(worker.processing)
                 self.store.logs["load"].add(now, worker.address, tasks, float(worker.occupancy), queued)
+                self.add_memory(now, worker)
+
+    @guarded
+    def add_memory(self, now: float, worker: Any) -> None:
+        """Record what a worker's last heartbeat says of its memory, once."""
+        metrics = worker.metrics
+        if not metrics or self.heartbeats.get(worker.address) is metrics:
+            return
+        self.heartbeats[worker.address] = metrics
+        process, managed = float(metrics["memory"]), float(metrics["managed_bytes"])
+        in_memory = managed - float(metrics["spilled_bytes"]["memory"])  # Dask counts what it spilled, too
+        spilled, limit = float(metrics["spilled_bytes"]["disk"]), float(worker.memory_limit or NAN)
+        self.store.logs["memory"].add(now, worker.address, process, max(0.0, in_memory), spilled, limit)
 
     def note_worker(self, kind: str, worker: Any) -> None:
         row = (worker.address, str(worker.name), int(worker.nthreads), str(worker.host), kind)

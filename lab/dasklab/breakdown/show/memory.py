@@ -1,0 +1,51 @@
+"""Sentences about the memory of workers: peaks near a limit, and results that were spilled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dasklab.breakdown.answers.facts_memory import Peak, WorkerMemory, peaks
+from dasklab.breakdown.model.repeat import Repeat
+from dasklab.terminal import enumerated
+
+MOST_NAMES = 3
+MOSTLY = 0.5  # of the process: from there on it is said what the memory is not
+ABOVE = {
+    "spill": "above which Dask spills results",
+    "pause": "above which Dask starts no task",
+    "terminate": "above which its nanny ends it",
+}
+
+
+def memory_sentences(
+    repeat: Repeat, workers: Sequence[WorkerMemory], shares: Mapping[str, float]
+) -> Iterator[str]:
+    """Say which worker came nearest to its limit, if it crossed a threshold, and what was spilled."""
+    found = peaks(repeat, workers, shares)
+    above = [peak for peak in found if peak.threshold]
+    if above:
+        yield _peak(above[0], shares)
+    if len(above) > 1:
+        others = [peak.worker for peak in above[1:]]
+        names = enumerated(others) if len(others) <= MOST_NAMES else f"{len(others)} other workers"
+        yield f"{names} crossed a memory threshold, too."
+    if spilled := sorted((peak for peak in found if peak.spilled > 0), key=lambda peak: -peak.spilled):
+        parts = [f"{_mb(peak.spilled)} on {peak.worker}" for peak in spilled[:MOST_NAMES]]
+        yield f"Results were spilled to disk, at most {enumerated(parts)}."
+
+
+def _peak(peak: Peak, shares: Mapping[str, float]) -> str:
+    threshold = f"{100 * shares[peak.threshold]:.0f} %, {ABOVE[peak.threshold]}"
+    unmanaged = max(0.0, peak.process - peak.managed)
+    while_running = f" while {peak.kind} ran" if peak.kind else ""
+    what = ""
+    if unmanaged > MOSTLY * peak.process:
+        what = f"; {_mb(unmanaged)} of it are no results that Dask manages"
+    return (
+        f"{peak.worker} used {_mb(peak.process)} of its limit of {_mb(peak.limit)}{while_running}:"
+        f" more than {threshold}{what}."
+    )
+
+
+def _mb(nbytes: float) -> str:
+    return f"{nbytes / 1e6:,.0f} MB"
