@@ -16,10 +16,12 @@ from dasklab.breakdown.assign.client_time import ClientTime
 from dasklab.breakdown.model.arrays import NONE, Floats, Mask
 from dasklab.breakdown.model.causes import (
     ACTOR,
+    ANSWER,
     BETWEEN,
     BUILD,
     CAUSES,
     GATHER,
+    NO_WORKER,
     NOTHING,
     PAUSED,
     PLAN,
@@ -39,8 +41,13 @@ from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.steps import value_at
 from dasklab.terminal import counted
 
-CALLS = {GATHER: ("gather",), SCATTER: ("scatter",), RESULT: ("sync", "wait")}
+CALLS = {GATHER: ("gather",), SCATTER: ("scatter",), RESULT: ("sync", "wait"), ANSWER: ("sync", "wait")}
 GRAPHS = (BUILD, UPLOAD, PLAN)
+FIXED = {
+    UNDIVIDED: ("unknown", "no evidence, or pieces of it contradict each other"),
+    NO_WORKER: ("cluster", "no worker was connected"),
+    PAUSED: ("pause", "memory nearly full"),
+}
 CLOCK_S = 0.005  # the client's clock may be off by this
 
 
@@ -49,7 +56,8 @@ class Item:
     """Something that a clause rests on, and how many of the clause's seconds.
 
     Attributes:
-        kind: task, transfer, message, graph, call, pause, queue, thread, client, actor or unknown.
+        kind: task, transfer, message, graph, call, pause, queue, thread, client, cluster, actor or
+            unknown.
         name: a task's key, or what it is.
         thread: which of the worker's threads ran it, from 1 on; empty if no thread did.
         start_s, stop_s: its first and its last moment in the clause, since the start of the run.
@@ -91,7 +99,7 @@ def is_listed(repeat: Repeat, path: Intervals) -> Mask:
         begin, end = start - CLOCK_S, stop + CLOCK_S
         near = IntervalSets(np.zeros(len(start), np.int64), begin, end)
         listed[mine] = near.within(np.zeros(len(mine), np.int64), path.start[mine], path.stop[mine]) > 0
-    listed |= path.is_cause(BETWEEN) | path.is_cause(USER) & client_is_recorded(repeat)
+    listed |= path.is_cause(BETWEEN, NO_WORKER) | path.is_cause(USER) & client_is_recorded(repeat)
     others = [cause for cause in CAUSES if cause.group not in (Group.CLIENT, Group.IDLE)]
     others = [QUEUE, *(cause for cause in others if cause not in spans)]
     listed |= path.is_cause(*others) & (path.place != NONE)
@@ -180,8 +188,8 @@ def _subject(
     repeat: Repeat, cause: Cause, start: float, stop: float, place: int, task: int
 ) -> tuple[str, str]:
     """Return of what kind the thing is that a piece of a path is about, and its name."""
-    if cause is UNDIVIDED:
-        return "unknown", "no evidence, or pieces of it contradict each other"
+    if cause in FIXED:
+        return FIXED[cause]
     if task != NONE:
         key = repeat.keys[repeat.tasks.key[task]]
         if cause.group is Group.DATA:
@@ -193,8 +201,6 @@ def _subject(
         return "graph", _graph(repeat, stop)
     if cause is QUEUE:
         return "queue", _queue(repeat, place, start)
-    if cause is PAUSED:
-        return "pause", "memory nearly full"
     if cause is ACTOR:
         return "actor", counted(len(repeat.evidence.actors.start), "call of a method", "calls of methods")
     if cause in (USER, BETWEEN):
@@ -206,6 +212,8 @@ def _call(repeat: Repeat, kinds: Sequence[str], start: float, stop: float) -> st
     calls = repeat.calls
     overlap = np.minimum(calls.stop, stop) - np.maximum(calls.start, start)
     overlap = np.where(np.isin(np.array(calls.kind, object), kinds), overlap, -np.inf)
+    if overlap.max(initial=-np.inf) < -CLOCK_S:  # as_completed waits in none of these
+        return "a line in which the program waited for the cluster"
     row = int(overlap.argmax())
     begin_s, end_s = calls.start[row] - repeat.start, calls.stop[row] - repeat.start
     return f"{calls.kind[row]}, {begin_s:.3f} s to {end_s:.3f} s"

@@ -38,13 +38,25 @@ from dasklab.breakdown.model.causes import (
     PAUSED,
     PLAN,
     UNDIVIDED,
+    UNMETERED,
     USER,
     Group,
 )
 from dasklab.breakdown.model.intervals import TICK_S, Intervals, Windows, concatenate
 from dasklab.breakdown.model.repeat import FIRST_WORKER, Repeat
 
-OF_TASKS = (COMPUTE, DISK, LOCK, HOLDING, NESTED, EXTERNAL, INTERPRETER, AGAIN, EXTERNAL_OR_STARVED)
+OF_TASKS = (
+    COMPUTE,
+    DISK,
+    LOCK,
+    HOLDING,
+    NESTED,
+    EXTERNAL,
+    INTERPRETER,
+    AGAIN,
+    EXTERNAL_OR_STARVED,
+    UNMETERED,
+)
 """Causes that are about a task: their place is the worker that ran it."""
 
 MAX_REPLAY_ERROR = 0.1  # of the run: a replay that misses it by more says nothing about another network

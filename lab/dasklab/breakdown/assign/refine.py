@@ -40,6 +40,7 @@ from dasklab.breakdown.model.causes import (
     SERIALISE,
     STARVED,
     UNDIVIDED,
+    UNMETERED,
     USER,
     Cause,
 )
@@ -188,7 +189,16 @@ def _idle(repeat: Repeat, intervals: Intervals) -> Floats:
     share = repeat.evidence.idle_share
     if not len(share):
         return np.zeros(len(intervals))
-    return np.where(intervals.task == NONE, 0.0, share[intervals.task]) * intervals.seconds
+    return np.where(intervals.task == NONE, 0.0, np.nan_to_num(share[intervals.task])) * intervals.seconds
+
+
+def _unmetered(repeat: Repeat, intervals: Intervals) -> Floats:
+    """Return all seconds of tasks of which nobody knows whether they used a CPU."""
+    share = repeat.evidence.idle_share
+    if not len(share):
+        return np.zeros(len(intervals))
+    is_unknown = (intervals.task != NONE) & np.isnan(share[intervals.task])
+    return np.where(is_unknown, intervals.seconds, 0.0)
 
 
 def _cpu(repeat: Repeat, intervals: Intervals) -> tuple[Floats, Floats, Floats]:
@@ -213,7 +223,8 @@ DIVISIONS = (
     Division(INTERPRETER, (COMPUTE,), _interpreter),
     Division(EXTERNAL, (COMPUTE,), _external),
     Division(EXTERNAL_OR_STARVED, (COMPUTE,), _external_or_starved),
-    Division(ACTOR, (USER, BETWEEN, RESULT, GATHER), _actors),
+    Division(UNMETERED, (COMPUTE,), _unmetered),
+    Division(ACTOR, (USER, BETWEEN, RESULT, ANSWER, GATHER), _actors),
     Division(
         NO_WORKER, (PLAN, UNDIVIDED, QUEUE, NOTHING, RESULT, ANSWER), without_worker, of_own_worker=True
     ),

@@ -82,6 +82,9 @@ USER_CODE = Bottleneck("client code", "the client's own code")
 GRAPHS = Bottleneck("graphs", "building, sending and preparing graphs")
 CLIENT_DATA = Bottleneck("client data", "data between the client and the workers")
 ANSWERS = Bottleneck("answers", "calls that waited for the cluster, but not for tasks")
+UNMETERED_TASKS = Bottleneck(
+    "unmetered tasks", "running tasks (it was not recorded whether they computed or waited)"
+)
 UNSEEN = Bottleneck("between computations", "between computations")
 RESULTS = Bottleneck("results", "results on their way to the client's code")
 LOCKS = Bottleneck("locks", "waiting for locks, semaphores, queues or events")
@@ -337,4 +340,9 @@ ANSWER = _register(
     "client: waiting for an answer, not for tasks",
     "The client waited in a call during which none of its tasks ended, such as client.run, client.restart "
     "or client.wait_for_workers.",
+)  # fmt: skip
+UNMETERED = _register(
+    "unmetered", Group.COMPUTATION, Kind.WORK, UNMETERED_TASKS,
+    "running tasks (computing or waiting)",
+    "A task ran, and nobody recorded whether it used a CPU: its worker was never asked, or had died.",
 )  # fmt: skip

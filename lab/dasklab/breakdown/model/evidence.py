@@ -52,7 +52,7 @@ class Evidence:
         no_worker: when no worker was there; one set, of member 0.
         actors: when actors were at work; one set, of member 0.
         cpu: use of CPU, by node.
-        idle_share: for each task which share of the time of its kind no CPU was used.
+        idle_share: for each task which share of the time of its kind no CPU was used; NaN if unknown.
         again: rows of tasks whose result had been computed before.
     """
 

@@ -125,20 +125,24 @@ def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
 def _idle_share(
     metrics: pd.DataFrame, tasks: pd.DataFrame, keys: pd.Index[str], prefixes: Sequence[str]
 ) -> Floats:
-    """Return for each task which share of the time of its kind on its worker no CPU was used."""
+    """Return for each task which share of the time of its kind on its worker no CPU was used.
+
+    Of a worker that was not asked in the end, or died, the scheduler knows what it reported before, as a sum
+    over workers. NaN where nobody metered that kind of task; 0 where nothing was metered at all.
+    """
     parts = metrics.metric.str.split("/")
-    of_tasks = (
-        (parts.str[0] == "execute")
-        & parts.str[-2].isin(("thread-cpu", "thread-noncpu"))
-        & (metrics.node != "scheduler")
-    )
+    of_tasks = (parts.str[0] == "execute") & parts.str[-2].isin(("thread-cpu", "thread-noncpu"))
     rows, parts = metrics[of_tasks], parts[of_tasks]
     if not len(rows):
         return np.zeros(len(tasks))
+    of_scheduler = (rows.node == "scheduler").tolist()  # whose labels have no span
     table = pd.DataFrame(
         {
             "worker": rows.node.to_numpy(object),
-            "prefix": ["/".join(labels[2:-2]) for labels in parts],
+            "prefix": [
+                "/".join(labels[1 if is_sum else 2 : -2])
+                for labels, is_sum in zip(parts, of_scheduler, strict=True)
+            ],
             "activity": parts.str[-2].to_numpy(object),
             "value": floats(rows.value),
         }
@@ -147,8 +151,11 @@ def _idle_share(
     totals = totals.reindex(columns=["thread-cpu", "thread-noncpu"], fill_value=0.0)
     share = totals["thread-noncpu"] / totals.sum(axis=1).clip(lower=1e-9)
     own = np.array(prefixes, object)[positions(keys, tasks.key)] if len(tasks) else np.zeros(0, object)
-    index = pd.MultiIndex.from_arrays([tasks.worker.to_numpy(object), own])
-    return floats(share.reindex(index).fillna(0.0))
+    of_worker, of_all = (
+        floats(share.reindex(pd.MultiIndex.from_arrays([nodes, own])))
+        for nodes in (tasks.worker.to_numpy(object), np.full(len(own), "scheduler", object))
+    )
+    return np.where(np.isnan(of_worker), of_all, of_worker)
 
 
 def _again(events: pd.DataFrame, tasks: pd.DataFrame, keys: pd.Index[str]) -> Codes:

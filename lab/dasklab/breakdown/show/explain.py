@@ -175,6 +175,9 @@ def _explain_record(record: Trial) -> Explained:
     extent = Extent.WATCHED if _watches(document, repeat) else Extent.BLOCK
     ends = None if extent is Extent.WATCHED else _block(document, repeat, aligned, clocks)
     ends = ends or total(computations, aligned["actor_calls"], repeat)
+    if not document.complete and not aligned["metrics"].metric.str.startswith("execute/").any():
+        unknown = np.full(len(repeat.tasks), np.nan)
+        repeat = replace(repeat, evidence=replace(repeat.evidence, idle_share=unknown))
     whole = replace(cut(repeat, *ends), extent=extent)
     explained = _explained(record, frames, clocks, [whole])
     return replace(explained, operations=computations, document=document)

@@ -24,6 +24,7 @@ from dasklab.breakdown.model.causes import (
     NESTED,
     PAUSED,
     STARVED,
+    UNMETERED,
     Cause,
 )
 from dasklab.breakdown.model.intervals import Intervals
@@ -211,3 +212,13 @@ def test_a_task_on_its_way_to_a_thread_waits_for_the_cpu_of_either(loop_s: float
     ]
     found = seconds(break_down(make_repeat([row], threads=ONE, tables={"cpu": samples})))
     assert found[STARVED] == pytest.approx(6.0) and found[LAG] == pytest.approx(2.0)
+
+
+def test_task_whose_kind_nobody_metered_neither_computes_nor_waits() -> None:
+    metrics = [
+        {"node": "worker-1", "metric": f"execute/span/inc/{activity}/seconds", "value": 1.0}
+        for activity in ("thread-cpu", "thread-noncpu")
+    ]
+    tasks = [task("inc-1", "worker-1", 1, 1.0, 3.0), task("eat-1", "worker-1", 1, 4.0, 9.0)]
+    totals = seconds(break_down(make_repeat(tasks, threads=ONE, tables={"metrics": metrics})))
+    assert totals[UNMETERED] == pytest.approx(5.0) and totals[COMPUTE] == pytest.approx(1.0)

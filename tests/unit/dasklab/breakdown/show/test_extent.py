@@ -5,7 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dasklab.breakdown.model.causes import ANSWER, BETWEEN, NO_WORKER, PLAN, RESULT, UNDIVIDED, USER
+from dasklab.breakdown.model.causes import (
+    ANSWER,
+    BETWEEN,
+    COMPUTE,
+    EXTERNAL,
+    NO_WORKER,
+    PLAN,
+    RESULT,
+    UNDIVIDED,
+    USER,
+)
 from dasklab.breakdown.model.repeat import Extent
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.results.run import Trial
@@ -42,3 +52,9 @@ def test_call_that_waits_for_no_task_brings_no_results() -> None:
     path = explained("restart_inside").summary.path_by_cause
     assert path[ANSWER] + path[NO_WORKER] == pytest.approx(5.5, abs=0.2)
     assert path.get(RESULT, 0.0) < 0.1
+
+
+@pytest.mark.parametrize("name", ["interrupted_is_computing", "killedworker"])
+def test_tasks_that_slept_on_a_worker_that_nobody_asked_do_not_compute(name: str) -> None:
+    by_cause = explained(name).summary.by_cause
+    assert by_cause.get(COMPUTE, 0.0) < 0.1 < by_cause[EXTERNAL]
