@@ -639,7 +639,9 @@ def record(
             cluster.stop_cluster()
             time.sleep(1.5)
             stop(dumper, signal.SIGINT)
-    if cluster.options.workload.startswith("mixed") and not (out / "client.running").exists():
+    needs_work = not fault or fault.during is not None  # else the fault may stop the cluster at once
+    has_worked = (out / "client.running").exists() or not cluster.options.workload.startswith("mixed")
+    if needs_work and not has_worked:
         print(f"{out.name}: the workload did not start", file=sys.stderr)
         return
     node = victim if fault and fault.node == "victim" else fault.node if fault else ""

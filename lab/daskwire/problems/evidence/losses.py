@@ -129,11 +129,12 @@ def _largest_acknowledged(traffic: Traffic, flow: int, since_ns: int) -> int:
 def _is_silent(traffic: Traffic, flow: int, first: int) -> bool:
     """Return whether the peer answered nothing more on the connection.
 
-    An RST, a keep-alive and a retransmission are no answers: a peer that receives nothing sends them, too.
+    An RST, a FIN, a keep-alive and a retransmission are no answers: a peer that receives nothing sends them,
+    too.
     """
     segments, start_ns = traffic.capture.segments, traffic.retransmissions.previous_ns[first]
     rows = traffic.rows(flow ^ 1)
-    rows = rows[(segments.time_ns[rows] > start_ns) & (segments.flags[rows] & RST == 0)]
+    rows = rows[(segments.time_ns[rows] > start_ns) & (segments.flags[rows] & (RST | FIN) == 0)]
     is_resent = np.isin(rows, traffic.capture.disorder.resent)
     return bool((is_resent | _are_keepalives(traffic, flow ^ 1, rows)).all())
 
@@ -147,7 +148,7 @@ def _are_keepalives(traffic: Traffic, flow: int, rows: Ints) -> Flags:
         return np.zeros(len(rows), bool)
     latest = acks[np.maximum(np.searchsorted(acks, rows) - 1, 0)]
     is_next = segments.seq[rows] + np.uint32(1) == segments.ack[latest]
-    return np.asarray(is_next & (segments.length[rows] <= 1) & (segments.flags[rows] & (SYN | FIN) == 0))
+    return np.asarray(is_next & (segments.length[rows] <= 1) & (segments.flags[rows] & SYN == 0))
 
 
 def _lossy_pairs(traffic: Traffic, events: Retransmissions) -> list[PairLoss]:

@@ -43,7 +43,7 @@ KIND = Kind(
     meaning="A host keeps connections that their other end no longer answers.",
     threshold=(
         "a segment was sent at least 4 times over 1 s or more, and the peer never answered on that"
-        " connection again; its keep-alives, retransmissions and RST are no answers"
+        " connection again; its keep-alives, retransmissions, FIN and RST are no answers"
     ),
     advice="Check whether the peer's host is up, and whether a firewall forgot the connection.",
     filter="tcp.analysis.retransmission || tcp.analysis.keep_alive",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.daskwire.build import ACK, RST, g3
+from tests.unit.daskwire.build import ACK, FIN, RST, g3
 from tests.unit.daskwire.problems.cluster import Cluster, Read, findings, only, retransmitted
 
 
@@ -21,7 +21,8 @@ def test_half_open_connection(read: Read) -> None:
     assert row["cost_s"] == pytest.approx(6.2, abs=0.01)
 
 
-def test_keepalives_and_rst_of_the_dead_peer_are_no_answers(read: Read) -> None:
+@pytest.mark.parametrize("end", [RST | ACK, FIN | ACK])
+def test_keepalives_and_end_of_the_dead_peer_are_no_answers(read: Read, end: int) -> None:
     """A firewall forgot the connection: the peer is alive, but receives nothing either."""
     cluster = Cluster()
     cluster.work(without="w2")
@@ -33,10 +34,10 @@ def test_keepalives_and_rst_of_the_dead_peer_are_no_answers(read: Read) -> None:
         talk.time_ns = cluster.at(at_s)
         talk.add(0, ACK, seq=talk.isn[0] + talk.sent[0])
     talk.time_ns = cluster.at(8)
-    talk.add(0, RST | ACK)
+    talk.add(0, end)
     capture = read(cluster.packets)
     assert [(row["problem"], row["source"]) for row in findings(capture)] == [("half-open connection", "w2")]
-    assert "half-open connection of w2" in only(capture, "mid-stream reset", "note")["what"]
+    assert "half-open connection of w2" in only(capture, "lost worker", "note")["what"]
 
 
 def test_hosts_that_do_not_answer_each_other_are_one_problem(read: Read) -> None:
