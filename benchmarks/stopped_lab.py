@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from chaos import LIMIT_S, Bench, build, children, leftovers
+from chaos import LIMIT_S, Bench, build, leftovers, parent
 from chaos_recorder import until, wait
 from minipve.guests.lxc import cgroups
 
@@ -76,11 +76,9 @@ def lab_processes(bench: Bench) -> set[int]:
     for folder, _, _ in os.walk(hierarchy):
         with suppress(OSError):  # the group has just been removed
             pids |= {int(pid) for pid in Path(folder, "cgroup.procs").read_text().split()}
-    waiting = list(pids)
-    while waiting:
-        started = [pid for pid in children(waiting.pop()) if pid not in pids]
-        pids.update(started)
-        waiting += started
+    parents = {int(entry.name): parent(int(entry.name)) for entry in Path("/proc").glob("[0-9]*")}
+    while started := {pid for pid, owner in parents.items() if owner in pids and pid not in pids}:
+        pids |= started
     return pids
 
 
