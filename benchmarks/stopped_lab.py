@@ -182,11 +182,11 @@ def measure(folder: Path, args: argparse.Namespace) -> bool:
             sys.exit(f"no trial could be stopped: see {bench.logs}")
     left = [] if bench.run("999-destroy.log", "destroy", "--yes") == 0 else ["`dasklab destroy` failed"]
     left += leftovers(bench)
-    seen = sum(lab_stop.status != "ok" for lab_stop in stops)
-    print(f"\n{len(stops)} stops of {args.seconds:g} s, {seen} seen, {len(left)} leftovers")
+    seen_count = sum(lab_stop.status != "ok" for lab_stop in stops)
+    print(f"\n{len(stops)} stops of {args.seconds:g} s, {seen_count} seen, {len(left)} leftovers")
     for line in left:
         print(f"  left behind: {line}")
-    return seen == len(stops) and not left
+    return seen_count == len(stops) and not left
 
 
 if __name__ == "__main__":
