@@ -222,6 +222,7 @@ def _print_summary(
                 **completeness,
                 **replayed,
                 "violations": summary.violated,
+                "first": [bottleneck.name for bottleneck, _, _ in summary.first()],
                 "advice": [piece.fields() for piece in advice],
             },
         )

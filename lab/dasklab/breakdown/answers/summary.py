@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from operator import itemgetter
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from dasklab.breakdown.answers.client_lines import Line, client_lines
 from dasklab.breakdown.answers.graphs import GraphTimes, graph_times
 from dasklab.breakdown.answers.invariants import Violation, checked, lower_replay
 from dasklab.breakdown.answers.replay import Replay, mean, replay
+from dasklab.breakdown.answers.uncertainty import uncertainties_s
 from dasklab.breakdown.assign.threads import without_threads
 from dasklab.breakdown.model.causes import (
     ANSWER,
@@ -51,6 +53,7 @@ class Summary:
         undivided: where the longest stretch of the path lies that could not be divided, of any repeat, in
             seconds since its start; empty if there is none.
         client_lines: seconds of the client's bottlenecks on the path in which each line of its program ran.
+        uncertainty_s: by how much the seconds of each bottleneck may be wrong.
     """
 
     makespan_s: float
@@ -65,6 +68,7 @@ class Summary:
     violations: Sequence[Violation] = ()
     undivided: tuple[float, float] | tuple[()] = ()
     client_lines: Mapping[tuple[Bottleneck, Line], float] = field(default_factory=dict)
+    uncertainty_s: Mapping[Bottleneck, float] = field(default_factory=dict)
 
     @cached_property
     def violated(self) -> dict[str, int]:
@@ -84,6 +88,22 @@ class Summary:
     def ranked(self) -> Ranked:
         """Bottlenecks of the critical path, the largest first: name, host with the largest share, seconds."""
         return _ranked(self.bottlenecks)
+
+    def first(self) -> Ranked:
+        """The largest bottleneck, and those after it that are not smaller by more than both are uncertain."""
+        ranked = self.ranked()
+        return list(
+            takewhile(
+                lambda row: (
+                    row is ranked[0]
+                    or ranked[0][2] - row[2] <= self._uncertain_s(ranked[0]) + self._uncertain_s(row)
+                ),
+                ranked,
+            )
+        )
+
+    def _uncertain_s(self, row: tuple[Bottleneck, str, float]) -> float:
+        return self.uncertainty_s.get(row[0], 0.0)
 
 
 @dataclass(frozen=True)
@@ -152,6 +172,8 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
     violations: list[Violation] = []
     undivided: list[tuple[float, float]] = []
     lines: defaultdict[tuple[Bottleneck, Line], float] = defaultdict(float)
+    paths: list[Intervals] = []
+    of_repeats: list[dict[Bottleneck, float]] = []
     for repeat in repeats:
         result, violated = checked(repeat)
         violations += violated
@@ -161,7 +183,10 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         _add(breakdown, seconds_by(result.threads, repeat.places), weight / len(repeats))
         _add(breakdown, seconds_by(nobody, repeat.places), 1 / len(repeats))
         _add(path, seconds_by(result.path, repeat.places), 1 / len(repeats))
-        _add(blamed, bottlenecks(repeat, result.path), 1 / len(repeats))
+        cells = bottlenecks(repeat, result.path)
+        _add(blamed, cells, 1 / len(repeats))
+        paths.append(result.path)
+        of_repeats.append(without_places(cells))
         undivided += _undivided(result.path, repeat.start)
         for cause in (USER, ANSWER):
             for line, seconds in client_lines(repeat, result.path, cause).items():
@@ -182,6 +207,7 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         violations=violations,
         undivided=max(undivided, key=lambda ends: ends[1] - ends[0], default=()),
         client_lines=lines,
+        uncertainty_s=uncertainties_s(repeats, paths, of_repeats),
     )
 
 

@@ -22,7 +22,7 @@ from dasklab.breakdown.model.causes import (
 )
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.prepare.clocks import Clock
-from dasklab.terminal import counted
+from dasklab.terminal import counted, enumerated
 
 if TYPE_CHECKING:
     from dasklab.breakdown.show.explain import Explained
@@ -63,15 +63,22 @@ def paragraph(summary: Summary) -> str:
         if seconds > 0
     ]
     digits = decimals(summary.makespan_s)
-    path = [
-        bottleneck(row, digits) + _details(summary, row[0], digits)
-        for row in summary.ranked()[:MOST_PARTS]
-        if row[2] > LEAST_SHARE * summary.makespan_s
-    ]
     return (
         f"It took {summary.makespan_s:.{digits}f} s on {threads}{mean}. Thread time:"
-        f" {', '.join(shares)}. On the critical path: {', '.join(path)}.{_without_network(summary)}"
+        f" {', '.join(shares)}.{_path(summary, digits)}{_without_network(summary)}"
     )
+
+
+def _path(summary: Summary, digits: int) -> str:
+    """Name the largest bottlenecks; the first one alone only if it is certain that it is the largest."""
+    least_s = LEAST_SHARE * summary.makespan_s
+    largest = [row for row in summary.ranked()[:MOST_PARTS] if row[2] > least_s]
+    parts = [bottleneck(row, digits) + _details(summary, row[0], digits) for row in largest]
+    equals = sum(row in largest for row in summary.first())
+    if equals > 1:
+        first = f"{enumerated(parts[:equals])} (too close to tell which is more)"
+        parts = [first, *parts[equals:]]
+    return f" On the critical path: {', '.join(parts)}." if parts else ""
 
 
 def _details(summary: Summary, bottleneck: Bottleneck, digits: int) -> str:

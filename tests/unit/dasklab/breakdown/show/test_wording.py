@@ -9,7 +9,17 @@ import pandas as pd
 import pytest
 from dasklab.breakdown.answers.replay import Replay
 from dasklab.breakdown.answers.summary import Summary
-from dasklab.breakdown.model.causes import COMPUTE, LAG, LINK, OWN, UNDIVIDED, UNTOLD, USER_CODE, WIRE
+from dasklab.breakdown.model.causes import (
+    COMPUTE,
+    LAG,
+    LINK,
+    OWN,
+    UNDIVIDED,
+    UNTOLD,
+    USER_CODE,
+    WIRE,
+    Bottleneck,
+)
 from dasklab.breakdown.prepare.align import Delay, clocks_by_packets
 from dasklab.breakdown.show import wording
 
@@ -30,6 +40,26 @@ NEW = Summary(
     path={(COMPUTE, "worker-1"): 4.0, (WIRE, PAIR): 3.7},
     bottlenecks={(OWN, "worker-1"): 4.0, (LINK, PAIR): 3.7},
 )
+
+
+@pytest.mark.parametrize(
+    ("uncertainty_s", "words"),
+    [
+        ({}, "On the critical path: 4.00 s computing (worker-1), 3.70 s the wire (worker-3)."),
+        (
+            {OWN: 0.2, LINK: 0.1},
+            "On the critical path: 4.00 s computing (worker-1) and 3.70 s the wire (worker-3)"
+            " (too close to tell which is more).",
+        ),
+        ({OWN: 0.1, LINK: 0.1}, "4.00 s computing (worker-1), 3.70 s the wire"),
+    ],
+)
+def test_first_bottleneck_is_named_alone_only_if_it_is_certainly_the_largest(
+    uncertainty_s: dict[Bottleneck, float], words: str
+) -> None:
+    summary = replace(NEW, uncertainty_s=uncertainty_s)
+    assert words in wording.paragraph(summary)
+    assert len(summary.first()) == 1 + ("too close" in words)
 
 
 def test_network_that_costs_nothing_is_one_clause() -> None:
