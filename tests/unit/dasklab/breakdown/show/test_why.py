@@ -145,6 +145,12 @@ def test_evidence_adds_up_to_the_run(seed: int, sense: bool) -> None:
     assert path == pytest.approx(repeat.makespan, abs=1e-3)
 
 
+def test_time_without_workers_is_listed() -> None:
+    (repeat,) = explain(Trial(RECORDS / "noworkers")).timed
+    (of_path,) = [grounds for grounds in why.why(repeat, "waiting for workers") if not grounds.of_threads]
+    assert [(item.kind, item.name) for item in of_path.items] == [("cluster", "no worker was connected")]
+
+
 @pytest.mark.parametrize("name", ["queue", "slow_link_graph", "killedworker", "leak_pause"])
 def test_evidence_of_a_record_is_a_table(name: str) -> None:
     folder = RECORDS / name
