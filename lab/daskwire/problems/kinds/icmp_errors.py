@@ -12,39 +12,37 @@ from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.finding import COSTLY_S, DELAYS, Finding, Kind, counted, is_cheap
 
 TCP = 6
-Report = tuple[str, str, Endpoint, str, int]  # error, source, destination, reporter, MTU
+Report = tuple[str, Endpoint, str, int]  # error, destination, reporter, MTU
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
-    """Yield a finding per error, sender, target and reporter. A limit of the packet size is a note."""
+    """Yield a finding per error, target and reporter. A limit of the packet size is a note."""
     reports: defaultdict[Report, list[IcmpError]] = defaultdict(list)
     for error in evidence.capture.notices.icmp:
         if error.protocol == TCP:
-            reports[error.error, error.source[0], error.destination, error.reporter, error.mtu].append(error)
+            reports[error.error, error.destination, error.reporter, error.mtu].append(error)
     flows_between: defaultdict[tuple[str, Endpoint], list[int]] = defaultdict(list)
     for flow in evidence.flows:
         source, _, address, port = evidence.capture.connections.endpoints(flow)
         flows_between[source, (address, port)].append(flow)
     for report, errors in sorted(reports.items()):
-        flows = flows_between[report[1], report[2]]
+        sources = sorted({error.source[0] for error in errors})
+        flows = [flow for source in sources for flow in flows_between[source, report[1]]]
         if flows:
             yield _finding(evidence, report, errors, flows)
 
 
 def _finding(evidence: Evidence, report: Report, errors: list[IcmpError], flows: list[int]) -> Finding:
-    kind, _, (address, port), reporter, mtu = report
+    kind, (address, port), reporter, mtu = report
+    pairs = sorted({evidence.pairs[flow] for flow in flows})
+    pair = pairs[0] if len(pairs) == 1 else (pairs[0][0], pairs[0][2], "")  # several senders: the target
     when = min(error.time_ns for error in errors), max(error.time_ns for error in errors)
     by = "its host" if reporter == address else reporter
     if kind == TOO_BIG:
-        what = (
-            f"packets to {address} are too big for {by}: only {mtu:,} bytes pass"
-            if mtu
-            else (f"packets to {address} are too big for {by}")
-        )
+        limit = f": only {mtu:,} bytes pass" if mtu else ""
+        what = f"packets to {address} are too big for {by}{limit}"
         is_ignored = bool(set(flows) & set(evidence.losses.black_holes))
-        return Finding(
-            KIND, what, evidence.pairs[flows[0]], when, 0.0, 0.95, len(errors), tuple(flows), not is_ignored
-        )
+        return Finding(KIND, what, pair, when, 0.0, 0.95, len(errors), tuple(flows), not is_ignored)
     failed = _failed_connects(evidence, (address, port), set(flows))
     attempts = f", which answered {counted(sum(group.attempts for group in failed), 'SYN')}" if failed else ""
     what = f"packets to {address} port {port} do not arrive: {kind}, reports {by}{attempts}"
@@ -52,7 +50,6 @@ def _finding(evidence: Evidence, report: Report, errors: list[IcmpError], flows:
     waited_s = sum(group.cost_s for group in failed)
     is_note = is_cheap(max(waited_s, span_s)) or (bool(failed) and all(group.is_exempt for group in failed))
     cost_s = 0.0 if failed else span_s  # failed connects are its consequences, with costs of their own
-    pair = evidence.pairs[flows[0]]
     return Finding(KIND, what, pair, when, cost_s, 0.95, len(errors), tuple(flows), is_note)
 
 

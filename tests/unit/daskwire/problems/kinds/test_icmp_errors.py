@@ -44,6 +44,21 @@ def test_rejected_connects_are_a_consequence(read: Read, code: int, reason: str)
     assert row["cost_s"] > 4 and only(capture, "unanswered connects", "note")
 
 
+def test_target_that_rejects_several_senders_is_one_row(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    errors = rejected(cluster)
+    talk = Talk(client=("10.0.0.4", 43001), server=("10.0.0.3", 9999), time_ns=cluster.at(3.0))
+    for _ in range(3):
+        talk.add(0, SYN, seq=9)
+        talk.time_ns += SECOND_NS
+    cluster.talks.append(talk)
+    errors += [icmp(packet, 3, 13) for packet in talk.packets]
+    (row,) = findings(read(sorted([*cluster.packets, *errors], key=lambda packet: packet[0])))
+    assert (row["source"], row["destination"], row["number"]) == ("w2", "", 8)
+    assert row["what"].endswith("which answered 8 SYNs")
+
+
 def test_path_mtu_is_a_note(read: Read) -> None:
     cluster = Cluster()
     cluster.work()
