@@ -104,7 +104,7 @@ TABLES: dict[str, dict[str, str]] = {
     | {
         "start_s": "since when the user's program ran a line, client's clock; looked at 20 times a second",
         "stop_s": "until when",
-        "waits": "1 if it waited for the cluster in Dask's client, else 0",
+        "waits": "1 if it waited in Dask's client, 2 if Dask computed without the cluster, else 0",
         "file": "file of the line, or name of its notebook cell; empty with code=False",
         "line": "number of the line; with code=False any number that is the same for the same line",
         "code": "text of the line",

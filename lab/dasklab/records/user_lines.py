@@ -24,6 +24,9 @@ from distributed.metrics import time
 from dasklab.records.recorder.base import guarded
 from dasklab.records.recorder.store import Store
 
+RUNS, WAITS, COMPUTES = 0, 1, 2
+"""What the program does: anything, wait in Dask's client, or compute with a scheduler of its own process."""
+
 INTERVAL_S = 0.05
 MAX_INTERVAL_S = 0.5  # between two looks that are of one line only if both see the same
 # Packages whose code is not the user's, wherever they are installed.
@@ -41,11 +44,11 @@ class CodeLine(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was seen: when, at which line, and whether the program waited for the cluster."""
+    """What was seen: when, at which line, and what the program did there: RUNS, WAITS or COMPUTES."""
 
     time: float
     line: CodeLine
-    waits: bool
+    activity: int
 
 
 def line_of(frame: FrameType | None) -> CodeLine | None:
@@ -66,8 +69,12 @@ def _is_users(frame: FrameType) -> bool:
     )
 
 
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
 def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return _module(frame).partition(".")[0]
 
 
 def _line(frame: FrameType) -> CodeLine:
@@ -109,9 +116,11 @@ class UserProgram:
             waits_in = frames if in_event else []
         inside = next((position for position, frame in enumerate(frames) if _is_users(frame)), None)
         if inside is None:
-            return Look(now, CodeLine(), False)
-        waits = any(_package(frame) == "distributed" for frame in waits_in[:inside])
-        return Look(now, _line(frames[inside]), waits)
+            return Look(now, CodeLine(), RUNS)
+        if any(_package(frame) == "distributed" for frame in waits_in[:inside]):
+            return Look(now, _line(frames[inside]), WAITS)
+        is_local = any(_module(frame) == "dask.local" for frame in frames[:inside])
+        return Look(now, _line(frames[inside]), COMPUTES if is_local else RUNS)
 
 
 def _stack(frame: FrameType | None) -> Iterator[FrameType]:
@@ -169,4 +178,4 @@ class LineRecorder:
 
     def _end(self, stop: float) -> None:
         if self.last is not None:
-            self.store.logs["lines"].add(self.start, stop, int(self.last.waits), *self.last.line)
+            self.store.logs["lines"].add(self.start, stop, self.last.activity, *self.last.line)

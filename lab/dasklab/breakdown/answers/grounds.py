@@ -108,7 +108,9 @@ def is_listed(repeat: Repeat, path: Intervals) -> Mask:
 
 def client_is_recorded(repeat: Repeat) -> bool:
     """Whether the absence of calls and graphs says something: that the client was outside of Dask."""
-    return len(repeat.calls.kind) > 0 or any(graph.is_recorded for graph in repeat.graphs)
+    return len(repeat.calls.kind) + len(repeat.lines.start) > 0 or any(
+        graph.is_recorded for graph in repeat.graphs
+    )
 
 
 def of_path(repeat: Repeat, path: Intervals) -> Iterator[Grounds]:

@@ -164,6 +164,7 @@ class Lines:
 
     Attributes:
         waits: whether the program waited for the cluster there.
+        local: whether Dask computed there without the cluster, with the scheduler of threads or processes.
         code: position of the line in ``names``.
         names: file, number and text of each line.
     """
@@ -171,11 +172,12 @@ class Lines:
     start: Floats
     stop: Floats
     waits: Mask
+    local: Mask
     code: Codes
     names: Sequence[tuple[str, int, str]]
 
 
-NO_LINES = Lines(np.zeros(0), np.zeros(0), np.zeros(0, bool), np.zeros(0, np.int64), ())
+NO_LINES = Lines(np.zeros(0), np.zeros(0), np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.int64), ())
 NO_CALLS = Calls((), np.zeros(0), np.zeros(0))
 
 

@@ -30,6 +30,7 @@ from dasklab.breakdown.prepare.capacity import stays
 from dasklab.breakdown.prepare.gather_evidence import gather_evidence
 from dasklab.records.assemble import texts
 from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.user_lines import COMPUTES, WAITS
 
 ROUNDING_S = 1e-6  # of recorded stamps
 GRAPH_COLUMNS = ("begin", "sent", "received", "materialise", "order", "state")
@@ -203,9 +204,8 @@ def _calls(rows: pd.DataFrame) -> Calls:
 def _lines(rows: pd.DataFrame) -> Lines:
     names = list(zip(texts(rows.file), rows.line.fillna(0).astype(int), texts(rows.code), strict=True))
     code, different = pd.factorize(pd.Series(names, dtype=object))
-    return Lines(
-        floats(rows.start_s), floats(rows.stop_s), (rows.waits == 1).to_numpy(bool), code, list(different)
-    )
+    waits, local = ((rows.waits == value).to_numpy(bool) for value in (WAITS, COMPUTES))
+    return Lines(floats(rows.start_s), floats(rows.stop_s), waits, local, code, list(different))
 
 
 def _unfinished(tasks: pd.DataFrame) -> tuple[Steps, Steps]:

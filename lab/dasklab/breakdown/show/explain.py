@@ -167,7 +167,9 @@ def _explain_record(record: Trial) -> Explained:
         raise LabError(
             f"{record.folder}: it shows no worker", "nothing can be explained; record the work again"
         )
-    if repeat.graphs and not len(repeat.tasks.key) and aligned["actor_calls"].empty:
+    is_whole_block = document.complete and not document.watches
+    has_ended = len(repeat.tasks.key) > 0 or not aligned["actor_calls"].empty
+    if repeat.graphs and not has_ended and not is_whole_block:
         raise LabError(
             f"{record.folder}: none of its tasks had ended when the recording did", "record for longer"
         )

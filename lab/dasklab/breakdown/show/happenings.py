@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dasklab.breakdown.show.block import block_sentences
 from dasklab.breakdown.show.capacity import capacity_sentences
 from dasklab.breakdown.show.changes import changes
 from dasklab.breakdown.show.clients import client_sentences
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 def happenings(record: Explained) -> Iterator[str]:
     """Return sentences about the repeat of middle length."""
     repeat = record.median_repeat
+    yield from block_sentences(repeat)
     yield from capacity_sentences(repeat)
     yield from client_sentences(repeat)
     yield from failure_sentences(record.facts.failures, repeat.start, repeat.stop)

@@ -1,0 +1,44 @@
+"""A block that did little or nothing on the cluster is told in a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dasklab.breakdown.model.repeat import Extent, Repeat
+from dasklab.breakdown.show.block import block_sentences
+
+from tests.unit.dasklab.breakdown.timelines import Row, make_repeat, task
+
+ONE = {"worker-1": 1}
+
+
+def block(**tables: list[Row]) -> Repeat:
+    return replace(make_repeat(threads=ONE, tables=tables), extent=Extent.BLOCK)
+
+
+def line(activity: int) -> Row:
+    return {
+        "start_s": 1.0,
+        "stop_s": 5.0,
+        "waits": activity,
+        "file": "a.py",
+        "line": 3,
+        "code": "x.compute()",
+    }
+
+
+def test_block_in_which_nothing_ran() -> None:
+    assert [*block_sentences(block(lines=[line(0)]))] == ["Nothing of this block ran on the cluster."]
+
+
+def test_computation_outside_of_the_cluster() -> None:
+    nothing, local = block_sentences(block(lines=[line(2)]))
+    assert nothing == "Nothing of this block ran on the cluster."
+    assert local.startswith("Dask computed for 4.0 s in the client's own process, with another scheduler")
+
+
+def test_tasks_that_were_left_behind_are_counted() -> None:
+    """Three tasks were known from 1 on, and one of them had ended when the block did."""
+    repeat = make_repeat([task("a", "worker-1", 1, 1.0, 3.0)], threads=ONE, unfinished=[(1.0, 3), (3.0, 2)])
+    repeat = replace(repeat, extent=Extent.BLOCK)
+    assert [*block_sentences(repeat)] == ["2 tasks were not finished on the cluster when the block ended."]
