@@ -89,11 +89,7 @@ class PathSeconds:
 
 
 def causes(
-    difference: Difference,
-    estimate: Callable[[Bottleneck], Estimate],
-    *,
-    is_time_shown: bool,
-    has_intervals: bool,
+    difference: Difference, estimate: Callable[[Bottleneck], Estimate], is_time_shown: bool | None
 ) -> Causes:
     """Return the change of each bottleneck.
 
@@ -101,16 +97,15 @@ def causes(
         difference: of the mean breakdowns.
         estimate: returns the difference of ``PathSeconds.seconds`` of a bottleneck.
         is_time_shown: whether the times differ by more than chance explains; else no cause is shown.
-        has_intervals: whether both sides have several trials or records.
     """
     ranked = [row for row in difference.ranked() if abs(row[2]) > LEAST_S and row[0] is not IDLE]
     estimates = [replace(estimate(bottleneck), value=seconds) for bottleneck, _, seconds in ranked]
     corrected = holm([row.p_value for row in estimates])
     changes = [
-        CauseChange(bottleneck, place, _interval(row), is_time_shown and p_value < ALPHA)
+        CauseChange(bottleneck, place, _interval(row), is_time_shown is True and p_value < ALPHA)
         for (bottleneck, place, _), row, p_value in zip(ranked, estimates, corrected, strict=True)
     ]
-    return Causes(difference, changes, is_time_shown, has_intervals)
+    return Causes(difference, changes, is_time_shown)
 
 
 def _interval(estimate: Estimate) -> Interval:

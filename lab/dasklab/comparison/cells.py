@@ -63,15 +63,13 @@ def causes_of_cells(
     pairs = {name: own for name, own in baselines.items() if own in summaries and own != name}
     measured = {name for name in pairs if any(row.cell == ("", name) for row in rows)}
     shown = _shown_times(rows, {name: pairs[name] for name in measured}, time)
-    has_intervals = len({row.block for row in rows}) > 1
     found = {}
     for name, own in pairs.items():
         estimate = partial(difference, rows, ("", name), ("", own)) if name in measured else _of_null_trial
         found[name] = causes(
             Difference(summaries[own], summaries[name]),
             estimate,
-            is_time_shown=name in shown,
-            has_intervals=has_intervals,
+            shown.get(name, False),
         )
     return found
 
@@ -86,13 +84,19 @@ def _baseline(name: str, first: str, time: Answer | None) -> str:
     return time.baseline(cell).name if time and cell else first
 
 
-def _shown_times(rows: Sequence[PathRow], pairs: Mapping[str, str], time: Answer | None) -> set[str]:
-    """Return the cells whose time differs by more than chance explains."""
+def _shown_times(
+    rows: Sequence[PathRow], pairs: Mapping[str, str], time: Answer | None
+) -> dict[str, bool | None]:
+    """Return whether each cell's time differs by more than chance explains; None if nothing says so."""
     if time:
-        return {cell.name for cell in time.cells if cell.is_shown}
+        return {cell.name: cell.is_shown if math.isfinite(cell.least) else None for cell in time.cells}
     lengths = [math.log(row.path.length_s) for row in rows]
-    p_values = [_difference(rows, lengths, ("", name), ("", own)).p_value for name, own in pairs.items()]
-    return {name for name, p_value in zip(pairs, holm(p_values), strict=True) if p_value < ALPHA}
+    estimates = [_difference(rows, lengths, ("", name), ("", own)) for name, own in pairs.items()]
+    p_values = holm([estimate.p_value for estimate in estimates])
+    return {
+        name: p_value < ALPHA if estimate.has_error else None
+        for name, estimate, p_value in zip(pairs, estimates, p_values, strict=True)
+    }
 
 
 def _difference(rows: Sequence[PathRow], values: Sequence[float], new: Hashable, old: Hashable) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -32,6 +33,11 @@ class CellChange:
     is_shown: bool
 
 
+def shown(change: CellChange) -> bool | None:
+    """Return whether a change is larger than chance explains; None if nothing says what chance does."""
+    return None if math.isnan(change.ratio.low) else change.is_shown
+
+
 @dataclass(frozen=True)
 class CauseChange:
     """How many seconds of a bottleneck the new side has more on the critical path.
@@ -51,13 +57,17 @@ class Causes:
 
     Attributes:
         is_time_shown: whether the times differ by more than chance explains; if not, no cause is shown.
-        has_intervals: whether both sides have several trials or records. One says nothing about chance.
+            None if nothing says what chance does, because a side has a single trial or record.
     """
 
     difference: Difference
     changes: list[CauseChange]
-    is_time_shown: bool
-    has_intervals: bool
+    is_time_shown: bool | None
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether both sides were recorded several times, so that causes have intervals."""
+        return any(not math.isnan(change.seconds.low) for change in self.changes)
 
     @property
     def shown(self) -> list[CauseChange]:

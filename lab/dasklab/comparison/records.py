@@ -11,7 +11,7 @@ from dasklab.breakdown.answers.summary import Difference, Summary, summarise
 from dasklab.breakdown.model.causes import Bottleneck
 from dasklab.breakdown.show.explain import Explained
 from dasklab.comparison.causes import PathSeconds, causes
-from dasklab.comparison.comparison import TIME, CellChange, Comparison
+from dasklab.comparison.comparison import TIME, CellChange, Comparison, shown
 from dasklab.comparison.sessions import SESSION_SPREAD, SessionValue, difference, mean
 from dasklab.results.statistics.inference import ALPHA, Estimate
 from dasklab.results.statistics.interval import Interval
@@ -27,8 +27,7 @@ def compare_records(old: Sequence[Explained], new: Sequence[Explained]) -> Compa
     length = sides.change(lambda path: path.length_s)
     undisturbed = sides.change(lambda path: path.undisturbed_s)
     means = Difference(_summary(old), _summary(new))
-    has_intervals = not math.isnan(length.ratio.low)
-    found = causes(means, sides.estimate, is_time_shown=length.is_shown, has_intervals=has_intervals)
+    found = causes(means, sides.estimate, shown(length))
     return Comparison([length], {WHOLE: found}, (), undisturbed, sides.more_cpu_wait)
 
 

@@ -18,7 +18,7 @@ from dasklab.breakdown.answers.summary import Difference
 from dasklab.breakdown.show.explain import summarise_cells
 from dasklab.comparison.causes import causes
 from dasklab.comparison.cells import Explanations, difference, path_rows
-from dasklab.comparison.comparison import TIME, Causes, CellChange, Comparison
+from dasklab.comparison.comparison import TIME, Causes, CellChange, Comparison, shown
 from dasklab.errors import LabError
 from dasklab.model.settings.metric import METRICS
 from dasklab.results.run import Run
@@ -74,8 +74,7 @@ def _causes(
         change.cell: causes(
             Difference(before[change.cell], after[change.cell]),
             partial(difference, rows, ("new", change.cell), ("old", change.cell)),
-            is_time_shown=change.is_shown,
-            has_intervals=not math.isnan(change.ratio.low),
+            shown(change),
         )
         for change in changes
         if change.metric == TIME and change.cell in before and change.cell in after

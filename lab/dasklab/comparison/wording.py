@@ -12,6 +12,7 @@ from dasklab.comparison.comparison import CauseChange, Causes
 
 HEAD: Row = ("cause", "before", "after", "difference", "critical path", "where")
 MOST_LESS = 2  # causes in a sentence that take less time than before
+ONE_RECORD = "The causes have no intervals: only one trial on a side was recorded."
 NO_CAUSE = "no cause differs by more than the noise"
 SINGLE = "One trial or record on a side does not show what chance does: any of this may be chance."
 
@@ -31,7 +32,7 @@ def sentence(causes: Causes) -> str:
     digits = _digits(difference)
     before, after = difference.old.makespan_s, difference.new.makespan_s
     total = f"{difference.makespan_s:+.{digits}f} s ({before:.{digits}f} to {after:.{digits}f} s)"
-    if not causes.is_time_shown and causes.has_intervals:
+    if causes.is_time_shown is False:
         return f"{total}: no difference shown."
     least = LEAST_SHARE * max(abs(difference.makespan_s), before * LEAST_SHARE)
     named = causes.shown if causes.has_intervals else causes.changes
@@ -39,9 +40,9 @@ def sentence(causes: Causes) -> str:
     more = [change for change in named if change.seconds.value > 0][:MOST_PARTS]
     less = [change for change in named if change.seconds.value < 0][: -1 - MOST_LESS : -1]
     parts = ", ".join(_change(change, digits) for change in (*more, *less))
-    if not causes.has_intervals:
+    if causes.is_time_shown is None or (causes.changes and not causes.has_intervals):
         path = f": on the critical path {parts}" if parts else ""
-        return f"{total}{path}. {SINGLE}"
+        return f"{total}{path}. {ONE_RECORD if causes.is_time_shown else SINGLE}"
     return f"{total}: on the critical path {parts}." if parts else f"{total}: {NO_CAUSE}."
 
 

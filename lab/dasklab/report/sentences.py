@@ -56,6 +56,17 @@ def sentence(answer: Answer | None, words: Words) -> str:
     """
     if answer is None:
         return "No answer: there is no valid baseline."
+    return f"{_answer(answer, words)}{_separate(answer)}"
+
+
+def _separate(answer: Answer) -> str:
+    """Say that kinds of guest are not compared with each other, if the experiment has several."""
+    if not any(cell.guests for cell in answer.cells):
+        return ""
+    return " Machines and containers are compared with a baseline of their own kind."
+
+
+def _answer(answer: Answer, words: Words) -> str:
     metric, base = METRICS[answer.metric], answer.cells[0]
     if len(answer.cells) == 1:
         return f"The {metric.title} was {format_interval(base.median, metric.unit, metric.format)}."
@@ -69,11 +80,13 @@ def sentence(answer: Answer | None, words: Words) -> str:
             if math.isnan(answer.noise_floor)
             else f" ({middle_noise_floor(answer)} and less could be chance)"
         )
-        return f"No difference shown: no level changes the {metric.title} by more than the noise{floor}."
+        factors = list(base.factors)
+        level = f"no level of {factors[0]}" if len(factors) == 1 else "no level"
+        return f"No difference shown: {level} changes the {metric.title} by more than the noise{floor}."
     text = _strongest(answer, different[0], words)
     if len(different) <= MOST_LISTED:
         own = answer.baseline(different[0])  # seconds of two workloads or engines are not put side by side
-        alike = [cell for cell in different[1:] if answer.baseline(cell) is own]
+        alike = [cell for cell in different[1:] if cell.guests or answer.baseline(cell) is own]
         text += "".join(f"; {cell_label(answer, cell, words)}: {_change(answer, cell)}" for cell in alike)
     else:
         text += f"; {len(different) - 1} others differ, too"

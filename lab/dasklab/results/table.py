@@ -16,6 +16,7 @@ from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.files import Configured
 from dasklab.model.forms import earlier_formats
 from dasklab.model.forms.columns import COLUMNS
+from dasklab.model.settings.nic import MODELS
 from dasklab.notices import warn
 from dasklab.results.run import Run, Trial, find_runs, for_each_run
 from dasklab.results.samples import Row, samples
@@ -40,7 +41,8 @@ SAMPLE_DEFAULTS: Row = {
 def load(path: str | Path) -> pd.DataFrame:
     """Return the table of a run's directory, of all runs below a directory, or of a table file.
 
-    ``frame.attrs["factors"]`` names the columns of the factors.
+    ``frame.attrs["factors"]`` names the columns of the factors. In the table of one run, ``attrs["guests"]``
+    maps each cell, in the order of the experiment's file, to its kind of guest.
 
     Raises:
         LabError: there are no results at ``path``, or both measured and simulated ones.
@@ -115,7 +117,10 @@ def table(run: Run) -> pd.DataFrame:
         for sample in samples(trial):
             row = common | SAMPLE_DEFAULTS | sample
             rows.append(row | {"node": _node_of(row, nodes), "tested": _is_tested(row, changed)})
-    return _frame(rows, list(run.experiment.factors))
+    frame = _frame(rows, list(run.experiment.factors))
+    kinds = {trial.requested.cell: _guests(trial.requested) for trial in trials}
+    frame.attrs["guests"] = {name: kinds[name] for name in order if name in kinds}
+    return frame
 
 
 def _frame(rows: list[Row], factors: list[str]) -> pd.DataFrame:
@@ -156,6 +161,12 @@ def _trial_columns(run: Run, trial: Trial) -> Row:
         "status": trial.result.status,
         **requested.factors,
     }
+
+
+def _guests(trial: RequestedTrial) -> str:
+    """Return the kind of guest that a trial's workers are, by the models of their NICs; empty if unknown."""
+    models = {nic.model for host, nic in trial.nics.items() if host.startswith("worker")}
+    return next((kind for kind, own in MODELS.items() if models and models <= own), "")
 
 
 def _changed(trial: RequestedTrial, setup: Setup) -> set[frozenset[str]]:

@@ -21,6 +21,7 @@ class Cell:
         name: ``delay_ms=50``.
         factors: the level of each factor.
         baseline: whether the cell is a baseline itself.
+        guests: the kind of guest, where each kind has a baseline of its own; else empty.
         trials: the number of trials that the samples are from.
         median: the cell's level, with its interval.
         ratio: NaN where ratios make no sense.
@@ -31,6 +32,7 @@ class Cell:
     name: Annotated[str, Field(alias="cell")]
     factors: dict[str, object]
     baseline: Annotated[bool, Field(exclude=True)]
+    guests: Annotated[str, Field(exclude=True)]
     n: Annotated[int, Field(description="Samples.")]
     trials: int
     median: Interval
@@ -58,7 +60,8 @@ class Answer:
     Attributes:
         metric: the metric's name.
         kinds: the factors that decide what is computed, or by which engine. Only like is compared with like:
-            each kind has its own baseline, with all other factors at the baseline's levels.
+            each kind has its own baseline, with all other factors at the baseline's levels. So has each kind
+            of guest, if a factor varies other things in several of them.
         cells: one row per cell.
         null: the difference of the null trial from the baseline.
         slopes: the slope over each factor with three or more numeric levels.
@@ -95,4 +98,4 @@ class Answer:
         return next(alike, self.cells[0])
 
     def _kind(self, cell: Cell) -> list[object]:
-        return [cell.factors[factor] for factor in self.kinds]
+        return [cell.guests, *(cell.factors[factor] for factor in self.kinds)]

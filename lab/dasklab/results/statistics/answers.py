@@ -8,8 +8,9 @@ sample also has a prediction error: intervals of cells and of differences are wi
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -66,13 +67,20 @@ def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str], alpha: floa
     names = [first, *(name for name in cells.cell.unique() if name != first)]
     kinds = tuple(factor for factor in factors if _decides_kind(cells, factor))
     baselines = {name: _baseline_of(cells, name, base, kinds, factors) for name in names}
+    guests = _separate_guests(frame.attrs.get("guests", {}), names)
+    baselines |= {
+        name: _first_alike(cells, name, guests, kinds) for name in guests if guests[name] != guests[first]
+    }
     trials = _trials(valid, baselines, metric)
     fit = Fit(list(trials.frame.cell), list(trials.frame.stratum), trials.frame.value.to_numpy())
     trials.frame["drift"] = fit.drift
     pairs = [(name, own) for name, own in baselines.items() if own not in (None, name)]
     thresholds = dict(zip((name for name, _ in pairs), fit.thresholds(pairs, alpha), strict=True))
     rows = [
-        _row(cells[cells.cell == name], own, trials, fit, thresholds.get(name, math.nan), factors)
+        replace(
+            _row(cells[cells.cell == name], own, trials, fit, thresholds.get(name, math.nan), factors),
+            guests=guests.get(name, ""),
+        )
         for name, own in baselines.items()
     ]
     slopes = {factor: _slope(cells, trials, base, factor, factors) for factor in factors}
@@ -119,6 +127,27 @@ def _baseline_of(
     for factor in factors:
         alike = alike[alike[factor] == (own if factor in kinds else base)[factor].iloc[0]]
     return None if alike.empty else str(alike.cell.iloc[0])
+
+
+def _separate_guests(guests: Mapping[str, str], measured: Sequence[str]) -> dict[str, str]:
+    """Return the kind of guest of each measured cell if kinds are not compared with each other; else nothing.
+
+    That is so where a factor varies other things in several kinds, such as models of NICs. An experiment with
+    one cell of each kind asks how the kinds differ.
+    """
+    own = {name: guests[name] for name in guests if name in measured}
+    kinds = Counter(own.values())
+    return own if len(kinds) > 1 and "" not in kinds and min(kinds.values()) > 1 else {}
+
+
+def _first_alike(cells: pd.DataFrame, name: str, guests: Mapping[str, str], kinds: Sequence[str]) -> str:
+    """Return the first cell of the experiment's file with the same kind of guest that computes the same."""
+
+    def computes(cell: str) -> list[object]:
+        return [cells[cells.cell == cell][factor].iloc[0] for factor in kinds]
+
+    alike = (other for other in guests if guests[other] == guests[name] and computes(other) == computes(name))
+    return next(alike)
 
 
 def _trials(valid: pd.DataFrame, baselines: Mapping[str, str | None], metric: str) -> _Trials:
@@ -180,6 +209,7 @@ def _row(
         name=name,
         factors={factor: samples[factor].iloc[0] for factor in factors},
         baseline=is_base,
+        guests="",
         n=len(values),
         trials=int(((trials.frame.cell == name) & ~trials.frame.null).sum()),
         median=middle.widened(prediction_error),

@@ -35,7 +35,7 @@ def sentence(error: float, *, shown: bool = True, several: bool = True, change: 
     def estimate(_: Bottleneck) -> Estimate:
         return Estimate(0.0, error, 10) if several else Estimate(0.0)
 
-    return wording.sentence(causes(change, estimate, is_time_shown=shown, has_intervals=several))
+    return wording.sentence(causes(change, estimate, shown if several else None))
 
 
 def test_a_cause_has_an_interval() -> None:
@@ -53,6 +53,11 @@ def test_single_records_are_described_and_may_be_chance() -> None:
     assert sentence(0.1, several=False) == (
         "+3.70 s (4.00 to 7.70 s): on the critical path +3.70 s the wire (worker-3). " + wording.SINGLE
     )
+
+
+def test_causes_that_were_recorded_once_have_no_intervals() -> None:
+    text = wording.sentence(causes(CHANGE, lambda _: Estimate(0.0), is_time_shown=True))
+    assert "+3.70 s the wire (worker-3). " + wording.ONE_RECORD in text
 
 
 def test_a_table_ends_with_the_difference_of_the_makespans() -> None:

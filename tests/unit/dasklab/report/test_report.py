@@ -76,7 +76,7 @@ def test_sentence_has_the_ratio_and_the_slope(measured: Measure) -> None:
 
 def test_no_difference_is_an_answer(measured: Measure) -> None:
     text = sentences.sentence(answers_of(measured(FakeLab()))["delay_scheduler"]["compute_s"], {})
-    assert text.startswith("No difference shown: no level changes the time to compute by more than the noise")
+    assert text.startswith("No difference shown: no level of delay_ms changes the time to compute by more")
     assert sentences.sentence(None, {}) == "No answer: there is no valid baseline."
 
 
@@ -412,6 +412,7 @@ def engine_cell(engine: str, rate: int, ratio: float) -> Cell:
         name=f"engine={engine}, rate_mbit={rate}",
         factors={"engine": engine, "rate_mbit": rate},
         baseline=not rate,
+        guests="",
         n=3,
         trials=3,
         median=interval,

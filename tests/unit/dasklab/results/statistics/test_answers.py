@@ -142,3 +142,29 @@ def test_workload_without_a_baseline_is_compared_with_nothing() -> None:
     alone = result.cells[2]
     assert math.isnan(alone.ratio.value) and not alone.is_shown
     assert alone.median.value == pytest.approx(15.0, rel=0.01)
+
+
+GUESTS = {"level=0": "vm", "level=1": "vm", "level=2": "container", "level=3": "container"}
+
+
+def test_machines_and_containers_have_baselines_of_their_own() -> None:
+    """Level 1 is x 2 of the machines' baseline; containers take a twentieth of the time at both levels."""
+    frame = one_factor(np.random.default_rng(3), levels=4, blocks=4, effect=math.log(2), between=0.02)
+    containers = frame.level.isin(["2", "3"])
+    frame.loc[containers, "value"] /= 20
+    frame.attrs["guests"] = GUESTS
+    result = answer(frame, "compute_s", ["level"])
+    assert result is not None
+    cells = {cell.name: cell for cell in result.cells}
+    assert [name for name, cell in cells.items() if cell.is_shown] == ["level=1"]
+    assert cells["level=2"].baseline and result.baseline(cells["level=3"]) is cells["level=2"]
+    text = sentences.sentence(result, {})
+    assert text.startswith("Level 1: the time to compute is") and "x 0.0" not in text
+    assert text.endswith("Machines and containers are compared with a baseline of their own kind.")
+
+
+def test_one_cell_of_each_kind_of_guest_asks_how_they_differ() -> None:
+    frame = one_factor(np.random.default_rng(3), levels=2, blocks=4, effect=math.log(2), between=0.02)
+    frame.attrs["guests"] = {"level=0": "vm", "level=1": "container"}
+    result = answer(frame, "compute_s", ["level"])
+    assert result is not None and [cell.is_shown for cell in result.cells] == [False, True]
