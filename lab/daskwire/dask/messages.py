@@ -106,8 +106,8 @@ class Messages:
     def ops_named(self, names: Collection[str]) -> Ints:
         """Return the indices of the ops with one of these names, in order of time."""
         distinct, numbers = self.op_numbers
-        wanted = np.array([name in names for name in distinct], bool)
-        return np.flatnonzero(wanted[numbers])
+        is_named = np.array([name in names for name in distinct], bool)
+        return np.flatnonzero(is_named[numbers])
 
     @property
     def complete(self) -> npt.NDArray[np.bool_]:
@@ -161,8 +161,8 @@ def _flow_part(conversation: Conversation, direction: int) -> Ints:
     begin, end = rows[:, 0], rows[:, 0] + rows[:, 1]
     result[:, 6] = arrival(stream, begin)
     result[:, 7] = arrival(stream, end - 1)
-    seen = seen_before(stream.start, stream.end, np.concatenate([begin, end]))
-    result[:, 8] = seen[len(rows) :] - seen[: len(rows)]
+    total = seen_before(stream.start, stream.end, np.concatenate([begin, end]))
+    result[:, 8] = total[len(rows) :] - total[: len(rows)]
     result[:, 9] = framed.contents.kind
     return result
 

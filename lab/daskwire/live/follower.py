@@ -134,12 +134,12 @@ class Follower:
         """Forget half of the connections, those without Dask first, and renumber the others."""
         has_dask = np.zeros(len(self._active_ns), bool)
         has_dask[[flow >> 1 for flow in self._flows]] = True
-        kept = np.sort(np.lexsort((self._active_ns, has_dask))[-(MAX_CONNECTIONS // 2) :])
+        latest = np.sort(np.lexsort((self._active_ns, has_dask))[-(MAX_CONNECTIONS // 2) :])
         place = np.full(len(self._active_ns), NONE, np.int32)
-        place[kept] = np.arange(len(kept))
-        connections = self._shared.connections.subset(kept.tolist())
+        place[latest] = np.arange(len(latest))
+        connections = self._shared.connections.subset(latest.tolist())
         self._shared = replace(self._shared, connections=connections, macs=Macs())
-        self._active_ns = self._active_ns[kept]
+        self._active_ns = self._active_ns[latest]
         self._flows = _renumbered(self._flows, place)
         self._syn_seq = _renumbered(self._syn_seq, place)
         unfinished = self._unfinished.take(place[self._unfinished.flow >> 1] != NONE)

@@ -25,7 +25,7 @@ class Payload:
     start: Ints
     size: Ints
 
-    def kept(self, records: Records) -> Ints:
+    def sizes_without(self, records: Records) -> Ints:
         """Return how many bytes of each packet come before such payload, which ends with the packet."""
         captured = records.captured.astype(np.int64)
         if not len(self.start):
@@ -89,8 +89,8 @@ class Window:
             key = records.link, records.interface
             if key not in self._interfaces:
                 self._interfaces[key] = self._writer.interface(records.link, f"{records.interface}")
-            kept = np.minimum(payload.kept(records), longest)
-            columns = (records.time_ns, records.offset, kept, records.length)
+            sizes = np.minimum(payload.sizes_without(records), longest)
+            columns = (records.time_ns, records.offset, sizes, records.length)
             for time_ns, offset, size, length in zip(*(column.tolist() for column in columns), strict=True):
                 data = view[offset : offset + size]
                 self._writer.packet(self._interfaces[key], time_ns, data, length, (), result)
