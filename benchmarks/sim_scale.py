@@ -244,7 +244,7 @@ def compare(run: Path, seeds: int) -> list[Comparison]:
         if trial.resolved_scheduler.variant in (None, "dask") and not trial.null
     ]
     folders.sort(key=lambda folder: trials[folder].workers)
-    fit = next((folder for folder in folders if records.recorded(folder)), None)
+    fit = next((folder for folder in folders if records.recorded(Trial(folder))), None)
     if fit is None:
         raise LabError(f"{run}: no valid trial has records of Dask")
     calibrations, settings = (calibrate(Trial(fit)),), {"design": "light", "repeats": 1, "warmups": 0}

@@ -343,7 +343,7 @@ def _write_profile(trial: Explained, path: Path) -> None:
     from dasklab import atomic, records
     from dasklab.records.speedscope import speedscope
 
-    stacks = records.load(trial.trial.folder, trial.captured)["profiles"]
+    stacks = records.tables_of(trial.trial, trial.captured)["profiles"]
     timed = stacks[stacks.repeat.isin([repeat.number for repeat in trial.timed])]
     if timed.empty:
         setting = "dask: {distributed: {worker: {profile: {enabled: true}}}}"

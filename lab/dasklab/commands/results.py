@@ -91,8 +91,9 @@ def pack(run: Path, output: Path | None, hash_keys: bool, no_code: bool) -> None
     from dasklab.results import pack as packing
     from dasklab.results.run import open_run
 
-    is_experiment = open_run(run).is_experiment
-    if not is_experiment and not is_record(run):
+    opened = open_run(run)
+    is_experiment = opened.is_experiment
+    if not is_experiment and not is_record(opened.single):
         raise LabError(f"{run}: this is neither a run nor a record", "to list runs: dasklab results")
     name = (f"{run.parent.name}-{run.name}" if is_experiment else run.name) + packing.SUFFIX
     folder = Path.cwd() if output is None else output
@@ -101,7 +102,7 @@ def pack(run: Path, output: Path | None, hash_keys: bool, no_code: bool) -> None
     if not hash_keys and not no_code:
         click.echo(packing.pack(run, file))
         return
-    if not is_record(run):
+    if is_experiment:
         raise LabError(f"{run}: a run of the lab; only records have --hash-keys and --no-code")
     with tempfile.TemporaryDirectory() as draft:
         anonymous = Path(draft, "record", run.name)

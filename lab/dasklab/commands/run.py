@@ -209,7 +209,7 @@ def _resume(
     if is_simulated and until is not None:
         raise click.UsageError("--until is for measured runs; for a simulation use --blocks")
     setup = None if is_simulated else setup_of((open_lab if dry_run else open_running)(inventory))
-    active = driver.resume(directory, setup, again=again)
+    active = driver.resume(open_run(directory), setup, again=again)
     if blocks and until is None:
         active = more_blocks.extended(active, blocks)
     if dry_run:

@@ -53,7 +53,7 @@ def _same(compared: Sequence[Explained]) -> str:
 
 def _digest(trial: Trial) -> str:
     """Return the SHA-256 of what was recorded; empty if that is not in a file."""
-    file = records.source_of(trial.folder)
+    file = records.source_of(trial)
     if not file.exists():
         return ""
     with file.open("rb") as content:

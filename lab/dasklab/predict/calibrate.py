@@ -75,7 +75,7 @@ def calibrate(stored: Trial) -> Calibration:
     repeats = explain(stored).timed
     if not repeats:
         raise LabError(f"{stored.folder}: no Dask records were found for any timed repeat")
-    frames = records.load(stored.folder)
+    frames = records.tables_of(stored)
     calibration = _without_costs(stored, repeats, frames)
     few_repeats = {"repeats": min(COUNTED_REPEATS, trial.repeats)}
     recorded_handoff_s = recorded.handoff_s(frames)

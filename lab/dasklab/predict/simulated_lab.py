@@ -111,13 +111,12 @@ class SimulatedLab:
         seeds = run.simulated.seeds if run.simulated else 1
         return cls(run.need(Calibrations), seeds, run.document.seed)
 
-    def run_trial(self, directory: Path) -> int:
-        """Simulate ``directory/trial.json`` with several seeds and write the trial's files.
+    def run_trial(self, stored: Trial) -> int:
+        """Simulate a trial with several seeds and write its files.
 
         Returns:
             0, or 1 if the trial failed: the simulation of at least one seed did not complete.
         """
-        stored = Trial(directory)
         trial = stored.requested
         calibrations = self.calibrations.of(trial.workload)
         outcomes = farm.simulate_all(self._scenarios(trial, calibrations))
@@ -125,7 +124,7 @@ class SimulatedLab:
         if trial.faults:
             stored.write(ObservedFaults(hosts=_observed_faults(outcomes)))
         if failures := [outcome for outcome in outcomes if outcome.failed]:
-            stored.write(_failed(directory, trial, failures))
+            stored.write(_failed(stored.folder, trial, failures))
             return 1
         stored.write(_timings(trial, calibrations[0], outcomes))
         return 0

@@ -63,7 +63,7 @@ def settings(trial: RequestedTrial) -> dict[str, Any]:
 
 
 def _is_recorded(trial: Trial) -> bool:
-    return trial.is_valid and records.recorded(trial.folder)
+    return trial.is_valid and records.recorded(trial)
 
 
 def _can_be_simulated(trial: RequestedTrial) -> bool:

@@ -17,7 +17,6 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -37,15 +36,15 @@ FORM = 1  # of what the preload handed over
 TICK_S = 1e-6  # stamps are rounded to this
 
 
-def frames(trial: Path, captured: bool = False) -> dict[str, pd.DataFrame]:
+def frames(trial: Trial, captured: bool = False) -> dict[str, pd.DataFrame]:
     """Return the tables of an earlier trial's timed repeats, or of its captured ones.
 
     Raises:
         LabError: its records are damaged, or were kept by another version of the preload.
     """
     kind = CaptureRecords if captured else Records
-    source, packed = Trial(trial).file_of(kind), Trial(trial).need(kind)
-    timings = Trial(trial).need(CaptureReport).timings if captured else Trial(trial).need(Timings)
+    source, packed = trial.file_of(kind), trial.need(kind)
+    timings = trial.need(CaptureReport).timings if captured else trial.need(Timings)
     try:
         unpacked = json.loads(zlib.decompress(base64.b64decode(packed.records, validate=True)))
     except (ValueError, zlib.error, RecursionError) as error:

@@ -26,15 +26,19 @@ Frames = dict[str, pd.DataFrame]
 NOT_AS_EXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of damaged rows
 
 
-def load(trial: str | Path, captured: bool = False) -> Frames:
-    """What Dask recorded of a trial's repeats: a frame for each of ``dasklab.records.schema.TABLES``.
+def load(folder: str | Path, captured: bool = False) -> Frames:
+    """Return the tables of the record or the trial in a folder, for scripts; see ``tables_of``."""
+    return tables_of(Trial(Path(folder)), captured)
+
+
+def tables_of(trial: Trial, captured: bool = False) -> Frames:
+    """Return what Dask recorded of a trial's repeats: a frame for each of ``dasklab.records.schema.TABLES``.
 
     ``captured``: of the repeats that were captured instead of those that were timed.
 
     Raises:
         LabError: nothing was recorded there.
     """
-    trial = Path(trial)
     if is_record(trial):
         return load_record(trial)[1]
     kind = CaptureRecords if captured else Records
@@ -47,46 +51,53 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
         except LabError as error:
             warn(f"{error.message}; the tables are made again")
     if not source.exists():
-        raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FOLDER}/{Record.FILE}")
-    folder = source.parent
-    frames = load_record(folder)[1] if is_record(folder) else earlier_trials.frames(trial, captured)
+        raise LabError(
+            f"{trial.folder}: nothing was recorded inside Dask, it has no {kind.FOLDER}/{Record.FILE}"
+        )
+    held = Trial(source.parent)
+    frames = load_record(held)[1] if is_record(held) else earlier_trials.frames(trial, captured)
     with atomic.filled(folders[-1]) as draft:
         _write(frames, draft)
     return _read(folders[-1])
 
 
-def source_of(trial: Path, captured: bool = False) -> Path:
+def source_of(trial: Trial, captured: bool = False) -> Path:
     """Return the file with what was recorded of a trial or cluster; it may not exist."""
     if is_record(trial):
-        return trial / RECORD
+        return trial.folder / RECORD
     kind = CaptureRecords if captured else Records
-    folder = trial / kind.FOLDER
-    return folder / RECORD if is_record(folder) else Trial(trial).file_of(kind)
+    held = Trial(trial.folder / kind.FOLDER)
+    return held.folder / RECORD if is_record(held) else trial.file_of(kind)
 
 
-def _folders(trial: Path, kind: type[Records], source: Path) -> tuple[Path, ...]:
+def _folders(trial: Trial, kind: type[Records], source: Path) -> tuple[Path, ...]:
     """Return where the tables may be: beside the records, and in the cache if that cannot be written."""
-    beside = Trial(trial).file_of(kind).with_suffix("")
+    beside = trial.file_of(kind).with_suffix("")
     is_linked = beside.is_symlink()
-    if cached.is_writable(trial) and not is_linked and (not beside.exists() or cached.is_writable(beside)):
+    if (
+        cached.is_writable(trial.folder)
+        and not is_linked
+        and (not beside.exists() or cached.is_writable(beside))
+    ):
         return (beside,)
-    samples = Trial(trial).file_of(CaptureReport if kind is CaptureRecords else Timings)
+    samples = trial.file_of(CaptureReport if kind is CaptureRecords else Timings)
     content = b"".join(file.read_bytes() for file in (source, samples) if file.exists())
-    in_cache = cached.elsewhere(trial, content) / beside.name
+    in_cache = cached.elsewhere(trial.folder, content) / beside.name
     return (in_cache,) if is_linked else (beside, in_cache)
 
 
-def is_record(folder: Path) -> bool:
-    """Whether a folder is the record of a cluster, and not a trial of the lab."""
-    return (folder / Record.FILE).exists()
+def is_record(trial: Trial) -> bool:
+    """Whether this is the record of a cluster, and not a trial of the lab."""
+    return (trial.folder / Record.FILE).exists()
 
 
-def load_record(folder: Path) -> tuple[Record, Frames]:
+def load_record(record: Trial) -> tuple[Record, Frames]:
     """Return what a record says of itself, and its tables.
 
     Raises:
         LabError: one of the record's files is damaged or missing.
     """
+    folder = record.folder
     about = read_document(folder)
     if about.form not in READABLE_FORMS:
         raise LabError(f"{folder}: it was recorded by another version of dasklab (form {about.form})")
@@ -118,7 +129,7 @@ def _whole(read: Callable[..., Any], file: Path, **options: Any) -> Any:
         raise LabError(f"{file}: damaged: {str(error).splitlines()[0]}") from error
 
 
-def recorded(trial: Path, captured: bool = False) -> bool:
+def recorded(trial: Trial, captured: bool = False) -> bool:
     """Is anything known of what Dask recorded of this trial?"""
     return source_of(trial, captured).exists()
 

@@ -51,7 +51,7 @@ def _trace(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Downlo
 
 
 def _profile(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Download]:
-    stacks = records.load(row.trial.folder, explained.captured)["profiles"]
+    stacks = records.tables_of(row.trial, explained.captured)["profiles"]
     timed = stacks[stacks.repeat.isin([repeat.number for repeat in explained.timed])]
     if timed.empty:
         return

@@ -81,7 +81,7 @@ def write_trial_pages(
 
 def _captured(trial: Trial) -> Explained | None:
     """Return the time breakdown of the captured repeats of a trial that has no timed ones."""
-    if records.recorded(trial.folder) or not records.recorded(trial.folder, captured=True):
+    if records.recorded(trial) or not records.recorded(trial, captured=True):
         return None
     try:
         return explain(trial, captured=True)

@@ -39,8 +39,8 @@ class AnsibleLab:
     def _lab(self) -> Inventory:
         return Inventory(self.inventory)
 
-    def run_trial(self, directory: Path) -> int:
-        """Run the trial described by ``directory/trial.json``; its results are written there.
+    def run_trial(self, trial: Trial) -> int:
+        """Run a trial; its results are written to its folder.
 
         Returns:
             The playbook's exit status. If it is not 0, ``failed.json`` says why.
@@ -49,17 +49,17 @@ class AnsibleLab:
             LabError: the playbook failed before the trial began, or it was stopped, for instance at its
                 deadline. In the second case the lab has been reset.
         """
-        trial = Trial(directory).requested
+        directory, requested = trial.folder, trial.requested
         (directory / Failed.FILE).unlink(missing_ok=True)
         shutil.rmtree(directory / collect.FOLDER, ignore_errors=True)
         (directory / collect.FOLDER).mkdir()
-        Trial(directory).write(Orders(trial=orders(trial, lab_hosts(self._lab))))
+        trial.write(Orders(trial=orders(requested, lab_hosts(self._lab))))
         variables = {"trial_directory": str(directory.resolve())}
         options = ["-e", f"@{(directory / Orders.FILE).resolve()}"]
         try:
             with _log_to(directory / LOG):
                 status = playbook.run(
-                    "trial.yml", self.inventory, variables, options, quiet=True, limit_s=deadline_s(trial)
+                    "trial.yml", self.inventory, variables, options, quiet=True, limit_s=deadline_s(requested)
                 )
         except playbook.PlaybookEndedError:
             self.reset()
@@ -67,7 +67,7 @@ class AnsibleLab:
         if not status:
             collect.collect(directory, next(iter(self._lab.hosts("hypervisors")), ""))
         elif failed := collect.failure(directory):
-            Trial(directory).write(failed)
+            trial.write(failed)
         else:
             raise LabError(_cause(directory / LOG) or f"ansible-playbook ended with {status}")
         return status

@@ -42,8 +42,8 @@ class ResetStoppedError(KeyboardInterrupt):
 class TrialRunner(Protocol):
     """A lab that can run trials."""
 
-    def run_trial(self, directory: Path) -> int:
-        """Run the trial of ``directory/trial.json``, write its files there and return an exit status."""
+    def run_trial(self, trial: Trial) -> int:
+        """Run the trial as ``trial.requested`` says, write its files and return an exit status."""
 
     def reset(self) -> None:
         """Clear impairments, captures and clusters on all machines, and restore the inventory's NICs."""
@@ -54,25 +54,38 @@ class TrialRunner(Protocol):
 
 @dataclass(frozen=True)
 class ActiveRun:
-    """A run that can be executed: its folder, its trials in order, and the lab as the inventory describes it.
+    """A run that can be executed: what is stored of it, its trials in order, and the lab of the inventory.
 
     With ``again``, invalid and damaged trials are run again too, not only failed ones.
     """
 
-    directory: Path
+    stored: Run
     name: str
     experiment: Experiment
     trials: list[RequestedTrial]
     setup: Setup
     again: bool = False
 
+    @property
+    def directory(self) -> Path:
+        """The run's folder: for messages, and to write beside its files."""
+        return self.stored.folder
+
+    def opened_again(self) -> Run:
+        """Return the run with what its trials have left by now; an opened run shows what was there then."""
+        return Run(self.directory)
+
+    def trial(self, name: str) -> Trial:
+        """Return one of the run's trials, with what it has left by now; it may not have a folder yet."""
+        return Trial(self.directory / name)
+
     def pending(self) -> list[RequestedTrial]:
         """Return the trials that are still to be run, in order."""
-        return [trial for trial in self.trials if is_pending(self.directory / trial.trial, self.again)]
+        return [trial for trial in self.trials if is_pending(self.trial(trial.trial), self.again)]
 
     def remaining_s(self) -> float:
         """Estimate how long the pending trials will take, from the finished trials or else from the plan."""
-        results = [trial.result for trial in Run(self.directory).trials]
+        results = [trial.result for trial in self.opened_again().trials]
         durations_s = [result.wall_s for result in results if result.status in ("ok", "invalid")]
         pending = [trial for trial in self.pending() if not trial.unsupported]
         if durations_s:
@@ -116,36 +129,36 @@ def start(
         setup=setup,
         experiment=experiment.model_dump(mode="json", exclude_unset=True),
     )
-    Run(directory).write(document)
-    return ActiveRun(directory, name, experiment, trials, setup)
+    stored = Run(directory)
+    stored.write(document)
+    return ActiveRun(stored, name, experiment, trials, setup)
 
 
-def resume(directory: Path, setup: Setup | None = None, *, again: bool = False) -> ActiveRun:
-    """Load a run from its folder, exactly as it was planned.
+def resume(stored: Run, setup: Setup | None = None, *, again: bool = False) -> ActiveRun:
+    """Return a stored run that can be executed, exactly as it was planned.
 
     Args:
-        directory: the run's folder.
+        stored: the run.
         setup: the lab as the inventory describes it now; by default the lab of the run (for a simulated one).
         again: run invalid and damaged trials again too.
 
     Raises:
         LabError: the inventory has changed, or this version of dasklab plans other trials.
     """
-    stored = Run(directory)
     document = stored.document
     if setup and not document.setup.is_same_lab(setup):
         raise LabError(
-            f"{directory}: the inventory has changed since this run started",
+            f"{stored.folder}: the inventory has changed since this run started",
             "restore the inventory or start a new run; trials of different labs cannot be compared",
         )
     experiment = stored.experiment
     trials = plan(document.name, experiment, document.setup, seed=document.seed, only=document.only)
     if tuple(trial.trial for trial in trials) != document.order:
         raise LabError(
-            f"{directory}: this version of dasklab plans other trials than the version that started the run",
+            f"{stored.folder}: this version of dasklab plans other trials than that of the run",
             f"git checkout {document.git_revision}, or start a new run",
         )
-    return ActiveRun(directory, document.name, experiment, trials, document.setup, again)
+    return ActiveRun(stored, document.name, experiment, trials, document.setup, again)
 
 
 def execute(
@@ -185,7 +198,7 @@ def execute(
         except KeyboardInterrupt:
             raise ResetStoppedError from None
         raise
-    table.write(Run(run.directory))
+    table.write(run.opened_again())
     if any(trial.nics != run.setup.nics and not trial.unsupported for trial in pending):
         lab.reset()
 
@@ -200,8 +213,8 @@ def _measure(
     if not trial.unsupported:
         wait()
     watch(trial, State.RUNNING)
-    exit_status = _attempt(run.directory / trial.trial, trial, lab)
-    watch(trial, State(verdict.assess(Run(run.directory))[trial.trial].status))
+    exit_status = _attempt(run.trial(trial.trial), trial, lab)
+    watch(trial, State(verdict.assess(run.opened_again())[trial.trial].status))
     if exit_status:
         _require_endpoint(run, trial, lab)
 
@@ -210,13 +223,13 @@ def _require_endpoint(run: ActiveRun, failed: RequestedTrial, lab: TrialRunner) 
     try:
         lab.require_endpoint()
     except LabError as error:
-        table.write(Run(run.directory))
+        table.write(run.opened_again())
         raise LabError(f"the run stopped after trial {failed.trial}: {error.message}", error.hint) from error
 
 
 def _disturbed(run: ActiveRun, trials: list[RequestedTrial]) -> list[RequestedTrial]:
     """Return the trials that are invalid only because others used their node."""
-    results = [(trial, Trial(run.directory / trial.trial).read(Result)) for trial in trials]
+    results = [(trial, run.trial(trial.trial).read(Result)) for trial in trials]
     return [
         trial
         for trial, result in results
@@ -226,15 +239,14 @@ def _disturbed(run: ActiveRun, trials: list[RequestedTrial]) -> list[RequestedTr
     ]
 
 
-def _attempt(directory: Path, trial: RequestedTrial, lab: TrialRunner) -> int:
+def _attempt(stored: Trial, trial: RequestedTrial, lab: TrialRunner) -> int:
     """Run one trial in an empty folder and return its exit status. An earlier attempt's files are removed."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    stored = Trial(directory)
+    shutil.rmtree(stored.folder, ignore_errors=True)
+    stored.folder.mkdir(parents=True)
     stored.write(trial)
     started, clock, suspended_s = time.time(), time.monotonic(), _suspended_s()
     with stops.watch_own_process() as pauses:
-        status, error = _run(directory, trial, lab)
+        status, error = _run(stored, trial, lab)
     wall_s, measuring_s = time.monotonic() - clock, 0.0
     try:
         measuring_s = stored.measuring_s
@@ -255,12 +267,12 @@ def _attempt(directory: Path, trial: RequestedTrial, lab: TrialRunner) -> int:
     return status
 
 
-def _run(directory: Path, trial: RequestedTrial, lab: TrialRunner) -> tuple[int, str | None]:
+def _run(stored: Trial, trial: RequestedTrial, lab: TrialRunner) -> tuple[int, str | None]:
     """Run a trial unless the lab does not support it; return its exit status and error."""
     if trial.unsupported:
         return 0, None
     try:
-        return lab.run_trial(directory), None
+        return lab.run_trial(stored), None
     except LabError as error:
         return 1, str(error).replace("\n  ", "; ")
 

@@ -10,7 +10,6 @@ CUT. A state changes only along ``TRANSITIONS``; what the table lacks is refused
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
 
 from dasklab.errors import LabError
 from dasklab.model.files import Result
@@ -72,17 +71,16 @@ TRANSITIONS = {
 }
 
 
-def is_pending(directory: Path, again: bool) -> bool:
+def is_pending(trial: Trial, again: bool) -> bool:
     """Return whether a command runs this trial. With ``again`` it also runs what does not count."""
     event = Event.RUN_AGAIN if again else Event.RUN
-    return (state_of(directory, check_files=again), event) in TRANSITIONS
+    return (state_of(trial, check_files=again), event) in TRANSITIONS
 
 
-def state_of(directory: Path, *, check_files: bool) -> State:
+def state_of(trial: Trial, *, check_files: bool) -> State:
     """Return what the files of a trial say. It is DAMAGED only if its files are checked, which reads all."""
-    if not directory.exists():
+    if not trial.folder.exists():
         return State.PLANNED
-    trial = Trial(directory)
     try:
         result = trial.read(Result)
     except LabError as error:

@@ -52,7 +52,7 @@ def extended(run: ActiveRun, blocks: int) -> ActiveRun:
     Raises:
         LabError: the run has more blocks already.
     """
-    stored, current = Run(run.directory).document, run.experiment.blocks
+    stored, current = run.opened_again().document, run.experiment.blocks
     if blocks < current:
         raise LabError(
             f"{run.directory}: it has {current} blocks already", f"use --blocks {current + 1} or more"
@@ -64,7 +64,7 @@ def extended(run: ActiveRun, blocks: int) -> ActiveRun:
 
 def record(run: ActiveRun) -> None:
     """Write the run's number of blocks and its trials to its folder."""
-    stored = Run(run.directory)
+    stored = run.opened_again()
     content = stored.document.experiment | {"blocks": run.experiment.blocks}
     order = tuple(trial.trial for trial in run.trials)
     stored.write(stored.document.model_copy(update={"experiment": content, "order": order}))
@@ -74,7 +74,7 @@ def next_block(run: ActiveRun, rule: StopRule) -> ActiveRun | None:
     """Return the run with one more block; None if the rule says that it has enough."""
     blocks = run.experiment.blocks
     if blocks >= rule.max_blocks or (
-        blocks >= MIN_BLOCKS and is_narrow(Run(run.directory), blocks, rule.share)
+        blocks >= MIN_BLOCKS and is_narrow(run.opened_again(), blocks, rule.share)
     ):
         return None
     return extended(run, blocks + 1)

@@ -19,6 +19,7 @@ from dasklab.model.experiments.trial import Setup
 from dasklab.model.settings.impairments import AMOUNTS, IMPAIRMENTS, needs_netem
 from dasklab.model.settings.nic import DRIVERS
 from dasklab.report import section
+from dasklab.results.run import Trial
 from dasklab.running import driver
 
 BASE_RTT_MS, BASE_MBIT = 1.0, 9000.0
@@ -45,13 +46,13 @@ class FakeLab:
     ) -> None:
         self.seconds, self.spoil, self.ran, self.resets = seconds, spoil, [], 0
 
-    def run_trial(self, directory: Path) -> int:
-        trial = json.loads((directory / "trial.json").read_text())
+    def run_trial(self, stored: Trial) -> int:
+        trial = json.loads((stored.folder / "trial.json").read_text())
         self.ran.append(trial["trial"])
         answered = answers(trial, self.seconds(trial), random.Random(trial["trial"]))
         status = self.spoil(trial, answered)
         for name, document in answered.items():
-            (directory / name).write_text(json.dumps(document))
+            (stored.folder / name).write_text(json.dumps(document))
         return status
 
     def reset(self) -> None:

@@ -142,10 +142,10 @@ def explain(trial: Trial, captured: bool = False) -> Explained:
     Raises:
         LabError: nothing was recorded, or a file of the trial is damaged.
     """
-    if records.is_record(trial.folder):
+    if records.is_record(trial):
         return _explain_record(trial)
     trial.require_whole()
-    frames = records.load(trial.folder, captured)
+    frames = records.tables_of(trial, captured)
     delays = _delays(trial.requested) if trial.has(RequestedTrial) else {}
     if not captured:
         clocks = clocks_by_messages(frames, delays)
@@ -159,7 +159,7 @@ def explain(trial: Trial, captured: bool = False) -> Explained:
 
 
 def _explain_record(record: Trial) -> Explained:
-    document, frames = records.load_record(record.folder)
+    document, frames = records.load_record(record)
     clocks = clocks_by_messages(frames)
     aligned = align(frames, clocks)
     (repeat,) = build_repeats(aligned)
@@ -252,7 +252,7 @@ def explain_trials(
 ) -> Iterator[tuple[Trial, Explained]]:
     """Yield the time breakdown of each finished trial of which Dask's records exist."""
     for trial in run.trials:
-        if (trial.is_valid or not valid_only) and records.recorded(trial.folder, captured):
+        if (trial.is_valid or not valid_only) and records.recorded(trial, captured):
             try:
                 yield trial, explain(trial, captured)
             except LabError as error:

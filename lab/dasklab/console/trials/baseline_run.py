@@ -93,7 +93,7 @@ def _stored_run(lab: Inventory, setup: Setup) -> ActiveRun | None:
     run = open_run(directory)
     if not run.setup.is_same_lab(setup) or _failed_trials(run):
         return None
-    return driver.resume(directory, setup)
+    return driver.resume(run, setup)
 
 
 def _new_run(lab: Inventory, setup: Setup, root: Path) -> ActiveRun:

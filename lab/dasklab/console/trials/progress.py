@@ -22,7 +22,7 @@ from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.settings.metric import METRICS
-from dasklab.results.run import Trial, open_run
+from dasklab.results.run import Trial
 from dasklab.results.samples import samples
 from dasklab.results.validity import completeness
 from dasklab.running import capabilities, driver, more_blocks, quiet_node
@@ -96,7 +96,7 @@ def _execute_and_report(
     except LabError as error:
         stop_error = error
     conclude(run)
-    if stop_error and exit_status(open_run(run.directory)) != ExitStatus.FAILED:
+    if stop_error and exit_status(run.opened_again()) != ExitStatus.FAILED:
         raise stop_error
     if stop_error:
         click.secho(f"dasklab: {stop_error.message}", fg="red", err=True)
@@ -207,7 +207,7 @@ class TrialDisplay:
         self._print_verdict(trial, state)
 
     def _print_verdict(self, trial: RequestedTrial, state: State) -> None:
-        stored = Trial(self._run.directory / trial.trial)
+        stored = self._run.trial(trial.trial)
         result, lost_frames = stored.result, completeness.line(completeness.read(stored))
         screen = self._progress.console
         measured = self._measured(stored) if state in (State.OK, State.INVALID) else ""
@@ -229,7 +229,7 @@ class TrialDisplay:
 
 def conclude(run: ActiveRun) -> None:
     """Print a finished run's tables, the command for its report, and what to do about failed trials."""
-    stored = open_run(run.directory)
+    stored = run.opened_again()
     show_run(stored)
     click.echo(f"\nTo write the report: dasklab report {quote(str(run.directory))}")
     explain_failures(stored)

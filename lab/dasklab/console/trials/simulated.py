@@ -43,12 +43,12 @@ class Calibrated:
         ongoing = driver.start(
             root / simulated_lab.FOLDER, name, experiment, self.setup, quick=quick, seed=seed, only=only
         )
-        Run(ongoing.directory).write(self.calibrations)
+        ongoing.stored.write(self.calibrations)
         go_on(ongoing)
         return ongoing.directory
 
 
 def go_on(ongoing: driver.ActiveRun) -> None:
     """Execute the remaining trials of a simulated run."""
-    execute(ongoing, SimulatedLab.of_run(Run(ongoing.directory)))
+    execute(ongoing, SimulatedLab.of_run(ongoing.opened_again()))
     conclude(ongoing)

@@ -17,6 +17,7 @@ from dasklab.console.trials.exit_status import MEANINGS
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.model.experiments.experiment import Experiment
+from dasklab.results.run import Trial
 
 from tests.unit.dasklab.conftest import FakeLab, Json
 
@@ -80,9 +81,9 @@ def test_wrong_arguments_exit_with_2() -> None:
 
 def test_failure_is_printed_with_cause_log_and_next_command(dasklab_run: Run, tmp_path: Path) -> None:
     class Logged(FakeLab):
-        def run_trial(self, directory: Path) -> int:
-            (directory / "ansible.log").write_text("")
-            return super().run_trial(directory)
+        def run_trial(self, stored: Trial) -> int:
+            (stored.folder / "ansible.log").write_text("")
+            return super().run_trial(stored)
 
     printed = dasklab_run(Logged(spoil=lose)).output
     [run] = (tmp_path / "results").glob("*/*")

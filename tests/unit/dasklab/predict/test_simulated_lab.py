@@ -176,7 +176,7 @@ def test_interrupted_run_resumes_with_its_own_calibrations(
     before = documents.need(Simulation, trial)
     (trial / Result.FILE).unlink()
     simulations.clear()
-    go_on(driver.resume(predicted))
+    go_on(driver.resume(Run(predicted)))
     assert documents.need(Simulation, trial) == before and len(simulations) == 2
 
 

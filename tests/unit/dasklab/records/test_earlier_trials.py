@@ -15,6 +15,7 @@ from dasklab.records import promises
 from dasklab.records.earlier_trials import frames, other_form, tables
 from dasklab.records.recorder.worker import stacks
 from dasklab.records.speedscope import speedscope
+from dasklab.results.run import Trial
 
 ONE, TWO = "tcp://10.0.0.1:1", "tcp://10.0.0.2:2"
 SAMPLE = Sample(repeat=1, warmup=False, start=0.0, stop=20.0, duration_s=20.0, answer=1.0, ok=True)
@@ -129,7 +130,7 @@ def test_stored_trials_of_both_earlier_formats_are_read(tmp_path: Path) -> None:
         archive.extractall(tmp_path)
     (records,) = tmp_path.rglob("records.json")
     trial = records.parent
-    current = {captured: frames(trial, captured) for captured in (False, True)}
+    current = {captured: frames(Trial(trial), captured) for captured in (False, True)}
     assert all(len(tables["tasks"]) and len(tables["cpu"]) for tables in current.values())
     for own in current.values():
         promises.validate(own)
@@ -138,7 +139,7 @@ def test_stored_trials_of_both_earlier_formats_are_read(tmp_path: Path) -> None:
         (trial / kind.FILE).unlink()
         (trial / kind.PREVIOUS_FILE).write_text(json.dumps(document | {"schema": 2}))
     for captured, tables_of in current.items():
-        again = frames(trial, captured)
+        again = frames(Trial(trial), captured)
         assert all(again[name].equals(table) for name, table in tables_of.items())
 
 

@@ -22,7 +22,7 @@ from dasklab.report.captures import counting
 from dasklab.report.captures.content import Content
 from dasklab.results import load, recording
 from dasklab.results.recording import Recording
-from dasklab.results.run import Run
+from dasklab.results.run import Run, Trial
 from dasklab.results.statistics import identity
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.answers import answer
@@ -307,10 +307,10 @@ def test_only_messages_during_the_runs_count(tmp_path: Path) -> None:
 class CapturingLab(FakeLab):
     """A fake lab whose captures are of an idle cluster and lost six frames."""
 
-    def run_trial(self, directory: Path) -> int:
-        status = super().run_trial(directory)
-        capture = json.loads((record(directory, "idle") / "capture.json").read_text())
-        (directory / "capture.json").write_text(json.dumps(capture | {"left_behind": 6}))
+    def run_trial(self, stored: Trial) -> int:
+        status = super().run_trial(stored)
+        capture = json.loads((record(stored.folder, "idle") / "capture.json").read_text())
+        (stored.folder / "capture.json").write_text(json.dumps(capture | {"left_behind": 6}))
         return status
 
 

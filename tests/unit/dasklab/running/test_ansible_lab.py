@@ -18,6 +18,7 @@ from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Failed
+from dasklab.results.run import Trial
 from dasklab.results.storage import documents
 from dasklab.running import ansible_lab, playbook
 from dasklab.running.ansible_lab import AnsibleLab
@@ -73,7 +74,7 @@ def test_cause_of_a_failure_comes_from_ansibles_log(
     (tmp_path / ansible_lab.LOG).write_text(log)
     monkeypatch.setattr(playbook, "run", lambda *args, **options: 4)
     with pytest.raises(LabError) as raised:
-        AnsibleLab(tmp_path).run_trial(tmp_path)
+        AnsibleLab(tmp_path).run_trial(Trial(tmp_path))
     assert raised.value.message == cause
 
 
@@ -93,7 +94,7 @@ def test_current_phase_follows_the_log(
 
     monkeypatch.setattr(playbook, "run", run)
     with pytest.raises(LabError):
-        AnsibleLab(tmp_path).run_trial(tmp_path)
+        AnsibleLab(tmp_path).run_trial(Trial(tmp_path))
     assert seen[:3] == [None, "prepare", "probe-rtt-before"]
     assert seen[-1] == "collect"
 
@@ -122,7 +123,7 @@ def test_reason_of_a_failed_trial_is_kept(
         return 2
 
     monkeypatch.setattr(playbook, "run", run)
-    assert AnsibleLab(tmp_path).run_trial(tmp_path) == 2
+    assert AnsibleLab(tmp_path).run_trial(Trial(tmp_path)) == 2
     failed = documents.need(Failed, tmp_path)
     assert (failed.status, failed.host) == ("failed", "worker-1")
     assert failed.reasons == ("worker-1: Carry out the order: tc: busy",)
@@ -142,7 +143,7 @@ def test_hanging_trial_is_stopped_and_the_lab_reset(
 
     monkeypatch.setattr(playbook, "run", run)
     with pytest.raises(LabError, match=r"trial\.yml was ended"):
-        AnsibleLab(tmp_path).run_trial(tmp_path)
+        AnsibleLab(tmp_path).run_trial(Trial(tmp_path))
     assert list(limits) == ["trial.yml", "reset.yml"]
     assert limits["trial.yml"] == deadline_s(trial) > trial.ttl_s
 

@@ -171,9 +171,9 @@ def test_trial_with_steal_time_is_measured_again(tmp_path: Path, sweep: experime
     invalid = {name: result for name, result in verdict.assess(Run(run.directory)).items() if result.reasons}
     text = "the node: 40 % steal time during the repeats, allowed 10 %"
     assert {name: result.reasons for name, result in invalid.items()} == {run.trials[1].trial: (text,)}
-    assert run.pending() == [] == driver.resume(run.directory, SETUP).pending()
+    assert run.pending() == [] == driver.resume(Run(run.directory), SETUP).pending()
     second = FakeLab()
-    driver.execute(driver.resume(run.directory, SETUP, again=True), second, lambda trial, state: None)
+    driver.execute(driver.resume(Run(run.directory), SETUP, again=True), second, lambda trial, state: None)
     assert second.ran == [run.trials[1].trial]
     assert {result.status for result in verdict.assess(Run(run.directory)).values()} == {"ok"}
 
@@ -203,7 +203,7 @@ def test_kill_loses_one_trial(tmp_path: Path, sweep: experiment.Experiment) -> N
         driver.execute(run, first, lambda trial, state: None)
     (run.directory / first.ran[-1] / "half.json").write_text("{")
     second = FakeLab()
-    driver.execute(driver.resume(run.directory, SETUP), second, lambda trial, state: None)
+    driver.execute(driver.resume(Run(run.directory), SETUP), second, lambda trial, state: None)
     assert second.ran == first.ran[2:] + [t.trial for t in run.trials[3:]]
     assert not (run.directory / first.ran[-1] / "half.json").exists()
     assert run.pending() == []
@@ -238,7 +238,7 @@ def test_resume_refuses_another_plan(tmp_path: Path, sweep: experiment.Experimen
     path = run.directory / "experiment.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": 5}))
     with pytest.raises(LabError, match="plans other trials"):
-        driver.resume(run.directory, SETUP)
+        driver.resume(Run(run.directory), SETUP)
 
 
 def test_override_keeps_the_inventorys_other_settings() -> None:
@@ -297,7 +297,7 @@ def test_run_is_not_resumed_on_another_lab(tmp_path: Path, sweep: experiment.Exp
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     other = SETUP.model_copy(update={"nics": {host: NicSettings(model="e1000") for host in SETUP.hosts}})
     with pytest.raises(LabError, match="the inventory has changed since this run started"):
-        driver.resume(run.directory, other)
+        driver.resume(Run(run.directory), other)
 
 
 def test_too_few_workers_are_refused(sweep: experiment.Experiment) -> None:
@@ -339,4 +339,4 @@ def test_run_is_resumed_when_the_kernel_is_known_by_now(tmp_path: Path, sweep: e
     setup = SETUP.for_kind("container")
     run = driver.start(tmp_path, "x", sweep, setup, quick=False)
     known = setup.model_copy(update={"kernel_lacks": {"container": ("netem",)}})
-    assert driver.resume(run.directory, known).trials == run.trials
+    assert driver.resume(Run(run.directory), known).trials == run.trials

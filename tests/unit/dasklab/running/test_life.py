@@ -10,6 +10,7 @@ from typing import get_args
 
 import pytest
 from dasklab.model.files import Result, Status, Timings
+from dasklab.results.run import Trial
 from dasklab.running import driver
 from dasklab.running.life import TRANSITIONS, Event, State, is_pending, state_of
 
@@ -50,6 +51,6 @@ def test_a_command_runs_what_the_table_says(
     else:
         result = json.loads((trial / Result.FILE).read_text())
         (trial / Result.FILE).write_text(json.dumps(result | {"status": state.value}))
-    assert state_of(trial, check_files=True) is state
-    assert is_pending(trial, again=False) is (state not in NOT_WITHOUT_REQUEST)
-    assert is_pending(trial, again=True) is (state not in NEVER_AGAIN)
+    assert state_of(Trial(trial), check_files=True) is state
+    assert is_pending(Trial(trial), again=False) is (state not in NOT_WITHOUT_REQUEST)
+    assert is_pending(Trial(trial), again=True) is (state not in NEVER_AGAIN)

@@ -31,7 +31,7 @@ def test_more_blocks_keep_finished_trials(measured: Callable[..., driver.ActiveR
     longer = more_blocks.extended(run, 3)
     assert Run(run.directory).document.experiment["blocks"] == 2  # nothing is written yet
     more_blocks.record(longer)
-    again, lab = driver.resume(run.directory, SETUP), FakeLab()
+    again, lab = driver.resume(Run(run.directory), SETUP), FakeLab()
     assert [trial.trial for trial in again.trials][: len(run.trials)] == [t.trial for t in run.trials]
     driver.execute(again, lab, silent)
     assert len(lab.ran) == 4 and all(name.startswith("3-") for name in lab.ran)

@@ -54,7 +54,7 @@ def test_workload_beside_the_file_is_in_every_trial(folder: Path) -> None:
 def test_run_resumes_with_the_source_it_began_with(folder: Path) -> None:
     begun = driver.start(folder / "results", *experiment.load(str(folder / "my.yml")), SETUP, quick=False)
     (folder / "mywork.py").unlink()
-    resumed = driver.resume(begun.directory, SETUP)
+    resumed = driver.resume(Run(begun.directory), SETUP)
     assert resumed.trials == begun.trials
     documents.write(begun.directory, begun.trials[0])
     assert documents.need(RequestedTrial, begun.directory).workload.source == SOURCE

@@ -21,6 +21,7 @@ from dasklab.model.files import Attempt, Campaign, CaptureReport, Configured, Ho
 from dasklab.model.files import Result as TrialResult
 from dasklab.model.forms.document import Document
 from dasklab.results import load
+from dasklab.results.run import Run
 from dasklab.results.storage import damage as damages
 from dasklab.results.storage import documents
 from dasklab.running import driver
@@ -315,11 +316,11 @@ def test_run_continues_with_a_damaged_trial(measured: Callable[..., driver.Activ
     cut_in_half(damaged / "timings.json")
     (unfinished / "result.json").unlink()
     lab = FakeLab()
-    driver.execute(driver.resume(run.directory), lab, lambda trial, state: None)
+    driver.execute(driver.resume(Run(run.directory)), lab, lambda trial, state: None)
     assert lab.ran == [unfinished.name]
     assert damages.damage(unfinished) is None
     again = FakeLab()
-    driver.execute(driver.resume(run.directory, again=True), again, lambda trial, state: None)
+    driver.execute(driver.resume(Run(run.directory), again=True), again, lambda trial, state: None)
     assert again.ran == [damaged.name] and damages.damage(damaged) is None
 
 

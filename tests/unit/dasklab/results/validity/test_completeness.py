@@ -206,7 +206,7 @@ def test_run_and_baseline_report_an_incomplete_capture(
     first = run.directory / run.trials[0].trial
     assert documents.need(Completeness, first).reasons == ("its files are missing",)
     (first / "result.json").unlink()
-    execute(driver.resume(run.directory, SETUP), FakeLab(spoil=spoil))
+    execute(driver.resume(Run(run.directory), SETUP), FakeLab(spoil=spoil))
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().err
     write(first, b"")
     baseline_run.show(Run(run.directory))
@@ -220,12 +220,12 @@ class CapturingLab(FakeLab):
         super().__init__()
         self.frames = frames
 
-    def run_trial(self, directory: Path) -> int:
-        status = super().run_trial(directory)
-        texts = {name: (directory / name).read_text() for name in ("timings.json", "hosts.json")}
-        trial(directory, self.frames)
+    def run_trial(self, stored: Trial) -> int:
+        status = super().run_trial(stored)
+        texts = {name: (stored.folder / name).read_text() for name in ("timings.json", "hosts.json")}
+        trial(stored.folder, self.frames)
         for name, text in texts.items():
-            (directory / name).write_text(text)
+            (stored.folder / name).write_text(text)
         return status
 
 
