@@ -146,7 +146,8 @@ def _predecessors(repeat: Repeat, waits: ClientWaits) -> Predecessors:
     need, needed = _last_need(repeat)
     graph, arrival, source, learnt = _graphs_before(repeat, origin.begin, waits)
     other, handled = last_handled(repeat, origin.begin, np.ones(len(tasks), bool))
-    by_other = (need == NONE) & (graph != NONE) & (handled > _first_decision(origin.begin, graph))
+    is_later = handled > _first_decision(origin.begin, graph)
+    by_other = (need == NONE) & ((graph == NONE) | is_later)  # old versions of Dask report no graphs
     need, needed = np.where(by_other, other, need), np.where(by_other, handled, needed)
     by_graph = (graph != NONE) & ~(needed > arrival)
     return Predecessors(

@@ -215,3 +215,14 @@ def test_path_of_a_watched_cluster_follows_each_clients_own_graphs() -> None:
     rows = path(cut(replace(repeat, extent=Extent.WATCHED), 1.3, 8.0))
     assert [(start, stop) for start, stop, cause in rows if cause is COMPUTE] == [(1.6, 3.0), (5.3, 8.0)]
     assert [(start, stop) for start, stop, cause in rows if cause is BETWEEN] == [(3.0, 4.9), (4.9, 5.0)]
+
+
+def test_path_leads_from_one_computation_to_the_one_before_where_no_graphs_are_known() -> None:
+    """As with versions of Dask that do not report graphs."""
+    calls = [call("sync", 1.1, 3.5), call("sync", 5.1, 8.5)]
+    tasks = [computed("a", 1.6, 3.0), computed("b", 5.6, 8.0)]
+    unfinished = [(1.5, 1), (3.0, 0), (5.5, 1), (8.0, 0)]
+    repeat = make_repeat(tasks, threads={"worker-1": 1}, unfinished=unfinished, tables={"calls": calls})
+    rows = path(repeat)
+    assert [(start, stop) for start, stop, cause in rows if cause is COMPUTE] == [(1.6, 3.0), (5.6, 8.0)]
+    assert (3.5, 5.1, USER) in rows
