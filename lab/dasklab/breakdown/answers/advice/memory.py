@@ -7,6 +7,7 @@ from dasklab.breakdown.answers.facts import largest_results
 from dasklab.breakdown.model.causes import DISK, PAUSED
 
 SATURATION = "scheduler.worker-saturation"
+FEW_BYTES = 10e6  # of all results: no worker's limit is so low
 UNLIMITED = ("inf", "Infinity")  # as text, and as JSON has it
 
 
@@ -26,10 +27,32 @@ def _spilling(about: Measurements) -> Symptom | None:
 
 def _paused(about: Measurements) -> Symptom | None:
     seconds = about.thread_s(PAUSED)
-    if not seconds:
+    if not seconds or _has_few_results(about):
         return None
-    text = f"Workers were paused for {seconds:.1f} s {about.length} because their memory was nearly full"
-    return Symptom(seconds, text + _largest(about))
+    return Symptom(seconds, _pause(about, seconds) + _largest(about))
+
+
+def _unmanaged(about: Measurements) -> Symptom | None:
+    seconds = about.thread_s(PAUSED)
+    if not seconds or not _has_few_results(about):
+        return None
+    few = f"recorded results together have less than {FEW_BYTES / 1e6:.0f} MB"
+    return Symptom(seconds, f"{_pause(about, seconds)}, although {few}")
+
+
+def _pause(about: Measurements, seconds: float) -> str:
+    return f"Workers were paused for {seconds:.1f} s {about.length} because their memory was nearly full"
+
+
+def _has_few_results(about: Measurements) -> bool:
+    """Whether the data that Dask manages is too little to fill the memory of any worker.
+
+    Heartbeats know all of it; without them, only what tasks of the record made and the client sent counts.
+    """
+    if about.facts.memory:
+        return max(float(worker.managed.max()) for worker in about.facts.memory) < FEW_BYTES
+    _, most = largest_results(about.repeat)
+    return not about.facts.scattered and most * len(set(about.repeat.prefixes)) < FEW_BYTES
 
 
 def _queuing(about: Measurements) -> Symptom | None:
@@ -51,6 +74,11 @@ RULES = (
     AdviceRule(
         "paused workers", "", "Use smaller chunks, more workers or more memory.",
         f"{DISTRIBUTED}/worker-memory.html", _paused,
+    ),
+    AdviceRule(
+        "unmanaged memory", "",
+        "Look for what is no result of a task: global variables, caches, leaks, memory that libraries keep.",
+        f"{DISTRIBUTED}/worker-memory.html#memory-not-released-back-to-the-os", _unmanaged,
     ),
     AdviceRule(
         "queuing is off", "worker-saturation inf",

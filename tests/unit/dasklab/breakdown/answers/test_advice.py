@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 from dasklab.breakdown.answers.advice import MOST_LINES, RULES, advise
 from dasklab.breakdown.answers.advice.rules import Measurements
 from dasklab.breakdown.answers.facts import Facts, PrimitiveUse, SlowerInterface
+from dasklab.breakdown.answers.facts_memory import WorkerMemory
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import (
     BUILD,
@@ -34,6 +36,7 @@ from dasklab.breakdown.model.causes import (
 from tests.unit.dasklab.breakdown.timelines import Row, Spans, fetch, make_repeat, task
 
 TWO = {"worker-1": 1, "worker-2": 1}
+FULL_OF_RESULTS = WorkerMemory("worker-1", *(np.array([value]) for value in (1.0, 9e8, 8e8, 0.0, 1e9)))
 LOCK_USE = PrimitiveUse("Lock", "the lock", 4.0, "locked")
 EVENT_USE = PrimitiveUse("Event", "go", 4.0, "")
 FASTER = SlowerInterface("worker-1", "eth0", 1000.0, "ib0", 100_000.0)
@@ -109,7 +112,11 @@ EXAMPLES = {
         tasks=[*(row | {"nbytes": 40e6} for row in equal_tasks(2, 0.1)),
                task("sum-1", "worker-2", 1, 1.0, 2.0) | {"nbytes": 9.0}],
     ),
-    "paused workers": Example("paused for 3.0 s of 10.0 s", PAUSED),
+    "paused workers": Example(
+        "paused for 3.0 s of 10.0 s because their memory was nearly full; results of add", PAUSED,
+        tasks=[row | {"nbytes": 40e6} for row in equal_tasks(2, 0.1)],
+    ),
+    "unmanaged memory": Example("although recorded results together have less than 10 MB", PAUSED),
     "queuing is off": Example(
         "worker-saturation is inf", PAUSED, facts=Facts(settings={"scheduler.worker-saturation": "Infinity"})
     ),
@@ -130,6 +137,11 @@ EXAMPLES = {
     ),
 }
 # fmt: on
+
+
+def test_results_from_before_the_record_are_results_too() -> None:
+    example = replace(EXAMPLES["unmanaged memory"], facts=Facts(memory=[FULL_OF_RESULTS]))
+    assert "paused workers" in titles(example.measurements())
 
 
 def titles(measurements: Measurements) -> list[str]:
@@ -169,6 +181,8 @@ OTHERWISE: dict[str, Callable[[], Measurements]] = {
     "queuing is off": lambda: below(
         "queuing is off", facts=Facts(settings={"scheduler.worker-saturation": "1.1"})
     ),
+    "paused workers": lambda: below("unmanaged memory"),
+    "unmanaged memory": lambda: below("paused workers"),
     "scatter": lambda: below("many scattered objects"),
     "many scattered objects": lambda: below("scatter"),
     "slow link": lambda: below("slow link", fetches=[fetch("worker-2", "worker-1", 1.0, 1.1, ["add-0"])]),
