@@ -83,14 +83,14 @@ def thresholds(config: pd.DataFrame) -> dict[str, float]:
 
 def peaks(repeat: Repeat, workers: Sequence[WorkerMemory], shares: Mapping[str, float]) -> list[Peak]:
     """Return the peak of each worker in a repeat, that with the largest share of its limit first."""
-    found = []
+    worker_peaks = []
     for own in workers:
         inside = np.flatnonzero((own.time >= repeat.start) & (own.time <= repeat.stop))
         if not len(inside):
             continue
         row = inside[own.process[inside].argmax()]
         share = own.process[row] / own.limit[row]
-        found.append(
+        worker_peaks.append(
             Peak(
                 worker=own.worker,
                 process=float(own.process[row]),
@@ -101,7 +101,7 @@ def peaks(repeat: Repeat, workers: Sequence[WorkerMemory], shares: Mapping[str, 
                 threshold=next((name for name in THRESHOLDS if share > shares.get(name, np.inf)), ""),
             )
         )
-    return sorted(found, key=lambda peak: -np.nan_to_num(peak.process / peak.limit))
+    return sorted(worker_peaks, key=lambda peak: -np.nan_to_num(peak.process / peak.limit))
 
 
 def _kind_at(repeat: Repeat, worker: str, time: float) -> str:

@@ -23,9 +23,9 @@ def client_sentences(repeat: Repeat) -> Iterator[str]:
             yield f"{len(clients)} clients used the cluster; their tasks ran for {enumerated(parts)}{more}."
         return
     foreign = [share for share in foreign_shares(repeat) if share.seconds > LEAST_SHARE * total]
-    named = [share for share in foreign if share.client != UNKNOWN]
-    if named:
-        yield f"{_who(named)} used the cluster, too: {_amount(named, total)}."
+    with_id = [share for share in foreign if share.client != UNKNOWN]
+    if with_id:
+        yield f"{_who(with_id)} used the cluster, too: {_amount(with_id, total)}."
     if unknown := [share for share in foreign if share.client == UNKNOWN]:
         yield f"Tasks that were there before the recording, of an unknown client: {_amount(unknown, total)}."
 

@@ -21,15 +21,15 @@ def memory_sentences(
     repeat: Repeat, workers: Sequence[WorkerMemory], shares: Mapping[str, float]
 ) -> Iterator[str]:
     """Say which worker came nearest to its limit, if it crossed a threshold, and what was spilled."""
-    found = peaks(repeat, workers, shares)
-    above = [peak for peak in found if peak.threshold]
+    worker_peaks = peaks(repeat, workers, shares)
+    above = [peak for peak in worker_peaks if peak.threshold]
     if above:
         yield _peak(above[0], shares)
     if len(above) > 1:
         others = [peak.worker for peak in above[1:]]
         names = enumerated(others) if len(others) <= MOST_NAMES else f"{len(others)} other workers"
         yield f"{names} crossed a memory threshold, too."
-    if spilled := sorted((peak for peak in found if peak.spilled > 0), key=lambda peak: -peak.spilled):
+    if spilled := sorted((peak for peak in worker_peaks if peak.spilled > 0), key=lambda peak: -peak.spilled):
         parts = [f"{_mb(peak.spilled)} on {peak.worker}" for peak in spilled[:MOST_NAMES]]
         yield f"Results were spilled to disk, at most {enumerated(parts)}."
 
