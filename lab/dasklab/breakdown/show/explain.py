@@ -33,6 +33,7 @@ from dasklab.breakdown.prepare.columns import complete_graphs
 from dasklab.breakdown.prepare.cut import cut
 from dasklab.breakdown.prepare.operations import Operation, operations, total
 from dasklab.breakdown.prepare.packets import with_packets
+from dasklab.breakdown.show.gaps import gaps
 from dasklab.errors import LabError
 from dasklab.model.experiments.cells import cell_names
 from dasklab.model.experiments.trial import RequestedTrial
@@ -79,7 +80,9 @@ class Explained:
     @property
     def gap(self) -> str:
         """Say what a record lacks; empty for a whole one and for a trial."""
-        return gap(self.document) if self.document else ""
+        if self.document is None:
+            return ""
+        return " ".join(filter(None, [gap(self.document), *gaps(self.document, self.repeats[0])]))
 
     @property
     def median_repeat(self) -> Repeat:
