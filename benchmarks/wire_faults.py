@@ -666,7 +666,7 @@ def record_all(folder: Path, only: list[str], levels: list[int], seed: int) -> N
                 record(out, fault, level, chance, {})
     for name, changes in healthy(random.Random(seed)).items():
         out = folder / f"healthy-{name}"
-        if (not only or "healthy" in only) and not (out / "expected.json").exists():
+        if (not only or {"healthy", out.name} & set(only)) and not (out / "expected.json").exists():
             print(out.name, changes, flush=True)
             record(out, None, None, random.Random(f"{seed} {name}"), changes)
 
@@ -698,10 +698,10 @@ def judge(folder: Path) -> bool:
         answer = "; ".join(
             f"{row['problem']} {row['source']}>{row['destination']} {row['cost_s']}" for row in problems[:3]
         )
-        wanted = (
+        expectation = (
             f"  (level {expected['level']}, {expected['node'] or 'any node'})" if expected["kinds"] else ""
         )
-        print(f"{'ok   ' if correct else 'WRONG'} {name:22} {answer or 'no problem'}{wanted}")
+        print(f"{'ok   ' if correct else 'WRONG'} {name:22} {answer or 'no problem'}{expectation}")
     faults = [row for row in rows if not row[0].startswith("healthy")]
     clean = [row for row in rows if row[0].startswith("healthy")]
     right = sum(correct for _, correct, _ in faults)

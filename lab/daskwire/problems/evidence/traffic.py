@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -25,6 +26,7 @@ WORK_OPS = frozenset({  # ops of a cluster that computes
     "compute-task", "task-finished", "task-erred", "get_data", "gather", "key-in-memory", "update-graph",
     "update-graph-hlg", "heartbeat_worker", "shuffle_receive",
 })  # fmt: skip
+REGISTRATION = "register-worker"
 TASK_RESULT, COMPUTATION_COMPLETE = "task-finished", "key-in-memory"
 STARTUP_NS = 10 * SECOND_NS
 MAX_WAIT_NS = 600 * SECOND_NS  # TCP sends again after at most 120 s, Dask sends a heartbeat more often
@@ -105,8 +107,8 @@ class Traffic:
         cluster, *nodes = pair
         if self.capture.scheduler_names.get(cluster) not in nodes:
             return 0.0
-        sent_ns = [sent for node in nodes for sent in self.unreported[cluster, node] if sent <= time_ns]
-        return (time_ns - min(sent_ns, default=time_ns)) / 1e9
+        times = [own for node in nodes for own in self.unreported[cluster, node] if own <= time_ns]
+        return (time_ns - min(times, default=time_ns)) / 1e9
 
     @cached_property
     def end_ns(self) -> int:
@@ -178,6 +180,29 @@ class Traffic:
                 result[self.pairs[member.flow][0]].append((self.first_ns(member.flow), stop_ns))
         return {cluster: merged(sessions) for cluster, sessions in result.items()}
 
+    @cached_property
+    def restarts(self) -> dict[str, list[Interval]]:
+        """When each cluster shut down and started up again: its workers registered after its clients had left."""
+        result = {}
+        registered = self._times({REGISTRATION})
+        completed, reported = self._times({COMPUTATION_COMPLETE}), self._times({TASK_RESULT})
+        for cluster, sessions in self.client_sessions.items():
+            own = result[cluster] = list[Interval]()
+            for (_, left_ns), (start_ns, stop_ns) in pairwise(sessions):
+                first = [time_ns for time_ns in completed[cluster] if time_ns > start_ns][:1]
+                first += [time_ns + STARTUP_NS for time_ns in reported[cluster] if time_ns > start_ns][:1]
+                ready_ns = min([stop_ns, *first])
+                if any(left_ns < time_ns < ready_ns for time_ns in registered[cluster]):
+                    own.append((left_ns, ready_ns))
+        return result
+
+    def _times(self, ops: set[str]) -> defaultdict[str, list[int]]:
+        """Return when each cluster exchanged some ops, in order."""
+        messages, result = self.capture.messages, defaultdict[str, list[int]](list)
+        for message in messages.op_message[messages.ops_named(ops)].tolist():
+            result[self.pairs[messages.flow[message]][0]].append(int(messages.time_ns[message]))
+        return result
+
     def is_shut_down(self, cluster: str, time_ns: int) -> bool:
         """Return whether a cluster had been shut down: it had clients, all had left, and no task was due."""
         sessions = self.client_sessions.get(cluster, [])
@@ -206,7 +231,9 @@ class Traffic:
 
     def during_work(self, cluster: str, interval: Interval) -> bool:
         """Return whether an interval overlaps the work of a cluster; for an unknown cluster always."""
-        return intersect(self.work.get(cluster, interval), interval)
+        restarts = self.restarts.get(cluster, [])
+        is_restart = any(start <= interval[0] and interval[1] <= stop for start, stop in restarts)
+        return intersect(self.work.get(cluster, interval), interval) and not is_restart
 
     @cached_property
     def retransmissions(self) -> Retransmissions:
