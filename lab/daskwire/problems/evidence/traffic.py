@@ -182,7 +182,7 @@ class Traffic:
 
     @cached_property
     def restarts(self) -> dict[str, list[Interval]]:
-        """When each cluster shut down and started up again: its workers registered after its clients had left."""
+        """When each cluster shut down and started up again: workers registered after its clients had left."""
         result = {}
         registered = self._times({REGISTRATION})
         completed, reported = self._times({COMPUTATION_COMPLETE}), self._times({TASK_RESULT})
