@@ -57,14 +57,14 @@ def work(client: Client, factor: float) -> None:
 @contextmanager
 def changing_load(seed: int) -> Iterator[None]:
     """Keep a number of processes busy that changes every few seconds."""
-    chance, ended = random.Random(seed), threading.Event()
+    chance, stopped = random.Random(seed), threading.Event()
 
     def change() -> None:
-        while not ended.is_set():
+        while not stopped.is_set():
             busy = [
                 subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(chance.randint(0, MOST_BUSY))
             ]
-            ended.wait(chance.uniform(2, 12))
+            stopped.wait(chance.uniform(2, 12))
             for process in busy:
                 process.kill()
                 process.wait()
@@ -74,7 +74,7 @@ def changing_load(seed: int) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        stopped.set()
         thread.join()
 
 

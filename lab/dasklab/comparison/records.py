@@ -27,8 +27,8 @@ def compare_records(old: Sequence[Explained], new: Sequence[Explained]) -> Compa
     length = sides.change(lambda path: path.length_s)
     undisturbed = sides.change(lambda path: path.undisturbed_s)
     means = Difference(_summary(old), _summary(new))
-    found = causes(means, sides.estimate, shown(length))
-    return Comparison([length], {WHOLE: found}, (), undisturbed, sides.more_cpu_wait)
+    of_all = causes(means, sides.estimate, shown(length))
+    return Comparison([length], {WHOLE: of_all}, (), undisturbed, sides.more_cpu_wait)
 
 
 def session_of(record: Explained) -> str:

@@ -95,5 +95,5 @@ def _between(sides: Sequence[_Side], spread: float) -> tuple[float, float]:
     df = sum(len(side.means) - 1 for side in sides)
     squares = sum(float(((side.means - side.mean) ** 2).sum()) for side in sides)
     within = sum(side.variance_within * len(side.means) * (len(side.means) - 1) for side in sides)
-    found = max(0.0, squares - within) / df if df else 0.0
-    return max(spread**2, found), ASSUMED_DF + df
+    variance = max(0.0, squares - within) / df if df else 0.0
+    return max(spread**2, variance), ASSUMED_DF + df

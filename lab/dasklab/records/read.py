@@ -54,8 +54,8 @@ def tables_of(trial: Trial, captured: bool = False) -> Frames:
         raise LabError(
             f"{trial.folder}: nothing was recorded inside Dask, it has no {kind.FOLDER}/{Record.FILE}"
         )
-    held = Trial(source.parent)
-    frames = load_record(held)[1] if is_record(held) else earlier_trials.frames(trial, captured)
+    record = Trial(source.parent)
+    frames = load_record(record)[1] if is_record(record) else earlier_trials.frames(trial, captured)
     with atomic.filled(folders[-1]) as draft:
         _write(frames, draft)
     return _read(folders[-1])
@@ -66,8 +66,8 @@ def source_of(trial: Trial, captured: bool = False) -> Path:
     if is_record(trial):
         return trial.folder / RECORD
     kind = CaptureRecords if captured else Records
-    held = Trial(trial.folder / kind.FOLDER)
-    return held.folder / RECORD if is_record(held) else trial.file_of(kind)
+    record = Trial(trial.folder / kind.FOLDER)
+    return record.folder / RECORD if is_record(record) else trial.file_of(kind)
 
 
 def _folders(trial: Trial, kind: type[Records], source: Path) -> tuple[Path, ...]:
