@@ -18,9 +18,11 @@ SINGLE = "One trial or record on a side does not show what chance does: any of t
 
 
 def main_cause(causes: Causes) -> str:
-    """Name what grew most on the critical path, by more than chance explains; empty if nothing did."""
-    grown = [change for change in causes.shown if change.seconds.value > 0]
-    return _change(grown[0], _digits(causes.difference)) if grown else ""
+    """Name what grew most on the critical path; empty if chance explains that, or nothing grew."""
+    most = next(iter(causes.changes), None)
+    if most is None or not most.is_shown or most.seconds.value <= 0:
+        return ""
+    return _change(most, _digits(causes.difference))
 
 
 def sentence(causes: Causes) -> str:

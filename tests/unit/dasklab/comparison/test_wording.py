@@ -70,3 +70,13 @@ def test_short_runs_have_three_digits(several: bool) -> None:
     short = replace(OLD, makespan_s=0.0412)
     longer = Difference(short, replace(short, makespan_s=0.0512))
     assert sentence(0.1, several=several, change=longer).startswith("+0.0100 s (0.0412 to 0.0512 s)")
+
+
+def test_a_small_cause_is_not_the_main_one_where_chance_explains_the_largest() -> None:
+    new = replace(NEW, makespan_s=7.9, bottlenecks={(OWN, "worker-1"): 4.2, (LINK, PAIR): 3.7})
+
+    def estimate(bottleneck: Bottleneck) -> Estimate:
+        return Estimate(0.0, 0.01 if bottleneck is OWN else 5.0, 10)
+
+    found = causes(Difference(OLD, new), estimate, is_time_shown=True)
+    assert [change.bottleneck for change in found.shown] == [OWN] and wording.main_cause(found) == ""
