@@ -46,7 +46,7 @@ class ClientRecorder:
         self.program = UserProgram()
         self.undo: list[Callable[[], Any]] = []
         self.asking: list[asyncio.Future[None]] = []  # for sizes of what was scattered
-        self.scattered: list[tuple[float, float, list[Any]]] = []  # start, stop, keys; not asked for yet
+        self.scattered: list[tuple[float, float, list[Any]]] = []  # start, stop, keys; sizes still unknown
         self.begin = 0.0  # of the graph that is being built
 
     def attach(self, lines: bool = True) -> None:
