@@ -60,12 +60,13 @@ def paragraph(summary: Summary) -> str:
     shares = [
         f"{percent(seconds / summary.makespan_s)} {cause.title}"
         for cause, seconds in by_share[:MOST_PARTS]
-        if seconds > 0
+        if seconds > LEAST_SHARE * summary.makespan_s
     ]
+    of_threads = f" Thread time: {', '.join(shares)}." if shares else ""
     digits = decimals(summary.makespan_s)
     return (
-        f"It took {summary.makespan_s:.{digits}f} s on {threads}{mean}. Thread time:"
-        f" {', '.join(shares)}.{_path(summary, digits)}{_without_network(summary)}"
+        f"It took {summary.makespan_s:.{digits}f} s on {threads}{mean}.{of_threads}"
+        f"{_path(summary, digits)}{_without_network(summary)}"
     )
 
 

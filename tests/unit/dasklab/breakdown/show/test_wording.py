@@ -78,6 +78,13 @@ def test_time_that_could_not_be_divided_is_named_with_where_it_lies() -> None:
     assert "further (at most 1.7 s in one piece, between 0.2 s and 1.9 s of a repeat)" in in_pieces
 
 
+def test_small_shares_of_thread_time_are_left_out() -> None:
+    breakdown = {(COMPUTE, "worker-0"): 0.98, (LAG, "worker-0"): 0.02}
+    assert "Thread time: 98 % computing. " in wording.paragraph(
+        replace(NEW, makespan_s=1.0, breakdown=breakdown)
+    )
+
+
 def test_a_table_ends_with_the_makespan() -> None:
     *_, last = wording.rows(NEW)
     assert last[:4] == ("together", "7.700", "100.0 %", "7.700")
