@@ -4,8 +4,9 @@
     python benchmarks/check_errors.py judge FOLDER [--baseline 3]
 
 ``record`` records sessions of five runs, each session on a cluster of its own, of the work and then of the
-longer work. With ``--load``, up to 4 processes compute beside it; their number changes every few seconds, as
-the seed determines. ``judge`` compares each session with a baseline of others, and counts the verdicts.
+longer work. With ``--load``, up to 4 other processes compute at the same time; their number changes every few
+seconds, as the seed determines. ``judge`` compares each session with a baseline of others, and counts the
+verdicts.
 """
 
 from __future__ import annotations
@@ -130,7 +131,6 @@ def judge(folder: Path, baseline: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("action", choices=("record", "judge"))
     parser.add_argument("folder", type=Path)

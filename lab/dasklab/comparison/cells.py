@@ -62,16 +62,16 @@ def causes_of_cells(
     baselines = {name: _baseline(name, first, time) for name in others}
     pairs = {name: own for name, own in baselines.items() if own in summaries and own != name}
     measured = {name for name in pairs if any(row.cell == ("", name) for row in rows)}
-    shown = _shown_times(rows, {name: pairs[name] for name in measured}, time)
-    found = {}
+    is_shown = _shown_times(rows, {name: pairs[name] for name in measured}, time)
+    causes_by_cell = {}
     for name, own in pairs.items():
         estimate = partial(difference, rows, ("", name), ("", own)) if name in measured else _of_null_trial
-        found[name] = causes(
+        causes_by_cell[name] = causes(
             Difference(summaries[own], summaries[name]),
             estimate,
-            shown.get(name, False),
+            is_shown.get(name, False),
         )
-    return found
+    return causes_by_cell
 
 
 def _of_null_trial(_: Bottleneck) -> Estimate:

@@ -37,10 +37,10 @@ def sentence(causes: Causes) -> str:
     if causes.is_time_shown is False:
         return f"{total}: no difference shown."
     least = LEAST_SHARE * max(abs(difference.makespan_s), before * LEAST_SHARE)
-    named = causes.shown if causes.has_intervals else causes.changes
-    named = [change for change in named if abs(change.seconds.value) > least]
-    more = [change for change in named if change.seconds.value > 0][:MOST_PARTS]
-    less = [change for change in named if change.seconds.value < 0][: -1 - MOST_LESS : -1]
+    changes = causes.shown if causes.has_intervals else causes.changes
+    large = [change for change in changes if abs(change.seconds.value) > least]
+    more = [change for change in large if change.seconds.value > 0][:MOST_PARTS]
+    less = [change for change in large if change.seconds.value < 0][: -1 - MOST_LESS : -1]
     parts = ", ".join(_change(change, digits) for change in (*more, *less))
     if causes.is_time_shown is None or (causes.changes and not causes.has_intervals):
         path = f": on the critical path {parts}" if parts else ""

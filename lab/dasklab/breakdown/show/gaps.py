@@ -15,7 +15,7 @@ UNRECORDED = ": attach: "  # between a process and why it could not be recorded,
 
 
 def gaps(record: Record, repeat: Repeat) -> Iterator[str]:
-    """Return what a record lacks beside its end."""
+    """Return what a record lacks besides its end."""
     if record.lost:
         rows, places = f"{sum(record.lost.values()):,} rows", _names(list(record.lost))
         yield f"{rows} of {places} were dropped (their memory for records was full): seconds may be missing."

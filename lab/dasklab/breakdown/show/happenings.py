@@ -1,4 +1,4 @@
-"""What a reader has to know of a record beside its time: what changed in the cluster, and what failed."""
+"""What a reader has to know of a record besides its time: what changed in the cluster, and what failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that Dask's hosts look up in vain."""
+"""Names that Dask's hosts look up without an answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
         cost_s = sum(stop - start for start, stop in waits) / 1e9
         number = sum(number for _, _, number in failures)
         names = ", ".join(sorted({name for _, name, _ in failures}))
-        what = f"asked {server} for {names} {counted(number, 'time')}, in vain for {cost_s:.1f} s: {result}"
+        what = f"asked {server} for {names} {counted(number, 'time')} within {cost_s:.1f} s: {result}"
         pair = "", evidence.capture.nodes.name(client, 0), ""
         yield Finding(KIND, what, pair, hull(waits), cost_s, 0.9, number)
 

@@ -1,4 +1,4 @@
-"""A block that did little or nothing on the cluster is told in a sentence."""
+"""A block that did little or nothing on the cluster has a sentence of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that are looked up in vain."""
+"""Names that are looked up without an answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def queries(cluster: Cluster, name: str = "scheduler.default.svc") -> list[Packe
 
 def test_name_server_that_does_not_answer(read: Read) -> None:
     (row,) = diagnosed(read, queries(Cluster()))
-    assert row["what"] == "asked 10.0.0.53 for scheduler.default.svc 3 times, in vain for 10.0 s: no answer"
+    assert row["what"] == "asked 10.0.0.53 for scheduler.default.svc 3 times within 10.0 s: no answer"
     assert row["source"] == "w1" and row["cost_s"] == pytest.approx(10)
 
 
