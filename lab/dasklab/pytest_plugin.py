@@ -5,8 +5,8 @@
 
 ``pytest --dasklab-update`` stores the records as the baseline of the test, ``--dasklab-add`` adds them to it:
 from several sessions follows how much sessions differ. Without these options the test fails if its work is
-slower, warns if that cannot be decided, and is skipped if it has no baseline. pytest loads this wherever
-dasklab is installed, so it imports nothing large by itself.
+slower, warns if that cannot be decided, and is skipped if it has no baseline. pytest loads this in every
+environment that has dasklab, so it imports nothing large by itself.
 """
 
 from __future__ import annotations

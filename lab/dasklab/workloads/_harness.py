@@ -39,6 +39,7 @@ import _losses
 import _pulse
 import cloudpickle
 from distributed import Client, performance_report
+from distributed.comm import CommClosedError
 
 PACKAGES = ("dask", "distributed", "numpy", "pandas", "pyarrow", "msgpack", "tornado", "cloudpickle", "lz4")
 
@@ -172,8 +173,7 @@ def _samples(client: Client, job: Job, args: argparse.Namespace) -> list[Any]:
         names = {address: name for name, address in _addresses(workers_of(client)).items()}
         for repeat in range(args.warmups + args.repeats):
             if args.signal and repeat == args.warmups:
-                client.run(_touch, args.signal)
-                client.run_on_scheduler(_touch, args.signal)
+                _signal(client, args.signal)
             _pulse.take(client, names)
             sample = _sample(client, job, repeat, repeat < args.warmups)
             samples.append(sample | {"pauses": _pulse.take(client, names)})
@@ -244,6 +244,16 @@ def timed(job: Job, repeat: int, warmup: bool) -> dict[str, Any]:
         "answer": answer,
         "ok": job.accepts(answer),
     }
+
+
+def _signal(client: Client, path: str) -> None:
+    """Tell the hosts that wait for this file that the first timed repeat begins."""
+    answers = client.run(_touch, path, on_error="return")
+    for answer in answers.values():
+        # a fault that begins at once may end a worker before it has answered
+        if isinstance(answer, Exception) and not isinstance(answer, CommClosedError):
+            raise answer
+    client.run_on_scheduler(_touch, path)
 
 
 def _touch(path: str) -> None:

@@ -75,7 +75,7 @@ def test_stopped_worker_makes_the_run_invalid(pulse: Any, client: Client) -> Non
     os.kill(stopped[1], signal.SIGCONT)
     run_pauses = pulse.take(client, names)
     [reason] = reasons(run_pauses)
-    assert reason.startswith("worker-1: the process was stopped for ") and reason.endswith(" in run 1")
+    assert reason.startswith("worker-1: the process was stopped for ") and reason.endswith(" in repeat 1")
     [pause] = [pause for pause in run_pauses if pause["process"] == "worker-1" and pause["lasted_s"] > 2]
     assert STOPPED_S - 0.5 <= pause["lasted_s"] < STOPPED_S + 2
     assert pause["suspended_s"] < 0.1

@@ -1,4 +1,4 @@
-"""What the clauses of an explanation rest on, as a table: ``dasklab explain --why`` and ``run.why()``."""
+"""What the clauses of an explanation rest on, as a table: ``run.why()``, and ``explain`` with ``--why``."""
 
 from __future__ import annotations
 
