@@ -39,7 +39,7 @@ import _losses
 import _pulse
 import cloudpickle
 from distributed import Client, performance_report
-from distributed.comm import CommClosedError
+from distributed.comm.core import CommClosedError
 
 PACKAGES = ("dask", "distributed", "numpy", "pandas", "pyarrow", "msgpack", "tornado", "cloudpickle", "lz4")
 
