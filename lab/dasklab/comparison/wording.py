@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dasklab.breakdown.answers.summary import Difference
 from dasklab.breakdown.model.causes import CAUSES
 from dasklab.breakdown.show.wording import LEAST_SHARE, MOST_PARTS, Row, bottleneck, decimals, where
 from dasklab.comparison.comparison import CauseChange, Causes
+from dasklab.terminal import enumerated
 
 HEAD: Row = ("cause", "before", "after", "difference", "critical path", "where")
 MOST_LESS = 2  # causes in a sentence that take less time than before
@@ -46,6 +47,13 @@ def sentence(causes: Causes) -> str:
         path = f": on the critical path {parts}" if parts else ""
         return f"{total}{path}. {ONE_RECORD if causes.is_time_shown else SINGLE}"
     return f"{total}: on the critical path {parts}." if parts else f"{total}: {NO_CAUSE}."
+
+
+def sentences(causes: Mapping[str, Causes]) -> list[str]:
+    """Describe several comparisons by their titles; those without a difference share a sentence."""
+    alike = [title for title, own in causes.items() if own.is_time_shown is False]
+    rest = [f"{title}: {sentence(own)}" for title, own in causes.items() if title not in alike]
+    return [*rest, f"No difference shown: {enumerated(alike)}."] if alike else rest
 
 
 def rows(difference: Difference) -> Iterator[Row]:

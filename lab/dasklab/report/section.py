@@ -305,7 +305,7 @@ def _time_notes(
     if len(summaries) == 1:
         return [paragraph(*summaries.values())]
     causes = causes_of_cells(summaries, explained.items(), time)
-    return [f"{names.get(name, name)}: {wording.sentence(causes[name])}" for name in causes]
+    return wording.sentences({names.get(name, name): causes[name] for name in causes})
 
 
 def _picture(caption: str, figure: Figure, stem: Path, of_study: bool) -> Picture:

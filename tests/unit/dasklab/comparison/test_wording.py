@@ -49,6 +49,14 @@ def test_only_a_difference_that_is_shown_has_causes() -> None:
     assert sentence(5.0) == "+3.70 s (4.00 to 7.70 s): no cause differs by more than the noise."
 
 
+def test_comparisons_without_a_difference_share_a_sentence() -> None:
+    compared = [
+        causes(CHANGE, lambda _: Estimate(0.0, 0.1, 10), is_shown) for is_shown in (False, True, False)
+    ]
+    slower, alike = wording.sentences(dict(zip(("E1000", "veth", "RTL8139"), compared, strict=True)))
+    assert slower.startswith("veth: +3.70 s") and alike == "No difference shown: E1000 and RTL8139."
+
+
 def test_single_records_are_described_and_may_be_chance() -> None:
     assert sentence(0.1, several=False) == (
         "+3.70 s (4.00 to 7.70 s): on the critical path +3.70 s the wire (worker-3). " + wording.SINGLE
