@@ -39,8 +39,12 @@ from dasklab.results.statistics.interval import Interval
 COMPUTING = (OWN, SLOW, LOST, ACTORS)
 ELSEWHERE = (OUTSIDE, LOCKS, INNER, GIL, LINK, PLACEMENT, STORE, UNKNOWN_WAIT)
 """What lasts as long on a busy machine, because it does not need a CPU of its own."""
-LEAST_SHARE = 0.01
-"""So much of a length remains at least, however long it waited for a CPU."""
+LEAST_SHARE = 0.2
+"""So much of a length remains at least, however long it waited for a CPU.
+
+A short record may seem to wait all the time. With hardly anything left, it alone would keep the interval of
+all records from deciding, even if the others are ten times as long.
+"""
 LEAST_S = 0.0005
 """A bottleneck that changes by less is left out."""
 

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from dasklab.breakdown.model.causes import CPU, OUTSIDE
 from dasklab.breakdown.model.repeat import Graph
 from dasklab.breakdown.prepare.operations import Operation
 from dasklab.breakdown.show.explain import Explained
 from dasklab.cli import main
 from dasklab.comparison import check as checking
+from dasklab.comparison.causes import PathSeconds
 from dasklab.comparison.check import CheckedRecords, Verdict, sessions_needed, verdict
 from dasklab.comparison.sessions import SESSION_SPREAD, SessionValue, difference
 from dasklab.errors import LabError
@@ -152,6 +154,16 @@ def test_a_wait_for_a_cpu_decides_nothing(
     change: Interval, without_cpu_wait: Interval, more_cpu_wait: float, expected: tuple[Verdict, str]
 ) -> None:
     assert verdict(change, without_cpu_wait, 10, more_cpu_wait) == expected
+
+
+def test_one_record_that_only_waited_for_a_cpu_does_not_prevent_a_verdict() -> None:
+    def values(*paths: PathSeconds) -> list[SessionValue]:
+        return [SessionValue(math.log(path.undisturbed_s), "a session") for path in paths]
+
+    short, waiting = PathSeconds(0.25, {OUTSIDE: 0.2}), PathSeconds(0.25, {CPU: 0.25})
+    long = PathSeconds(3.05, {OUTSIDE: 3.0})
+    estimate = difference(values(long, long, long, long), values(waiting, short, short, short), 0.02)
+    assert estimate.value - estimate.margin > math.log(2)
 
 
 def sessions(between: float, within: float, number: int, chance: random.Random) -> list[SessionValue]:
