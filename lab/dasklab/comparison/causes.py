@@ -8,12 +8,10 @@ corrected for the number of bottlenecks (Holm).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from dasklab.breakdown.answers.bottlenecks import bottlenecks
-from dasklab.breakdown.answers.invariants import checked
-from dasklab.breakdown.answers.summary import Difference, without_places
+from dasklab.breakdown.answers.summary import Difference, Summary, without_places
 from dasklab.breakdown.model.causes import (
     ACTORS,
     CPU,
@@ -31,7 +29,6 @@ from dasklab.breakdown.model.causes import (
     UNKNOWN_WAIT,
     Bottleneck,
 )
-from dasklab.breakdown.model.repeat import Repeat
 from dasklab.comparison.comparison import CauseChange, Causes
 from dasklab.results.statistics.inference import ALPHA, Estimate, holm
 from dasklab.results.statistics.interval import Interval
@@ -57,13 +54,8 @@ class PathSeconds:
     by_bottleneck: Mapping[Bottleneck, float]
 
     @classmethod
-    def of(cls, repeats: Sequence[Repeat]) -> PathSeconds:
-        total: dict[Bottleneck, float] = {}
-        for repeat in repeats:
-            path, _ = checked(repeat)
-            for bottleneck, seconds in without_places(bottlenecks(repeat, path.path)).items():
-                total[bottleneck] = total.get(bottleneck, 0.0) + seconds / len(repeats)
-        return cls(sum(repeat.makespan for repeat in repeats) / max(1, len(repeats)), total)
+    def of(cls, summary: Summary) -> PathSeconds:
+        return cls(summary.makespan_s, without_places(summary.bottlenecks))
 
     @property
     def cpu_wait_share(self) -> float:

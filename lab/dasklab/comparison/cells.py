@@ -36,7 +36,9 @@ class PathRow:
 def path_rows(trials: Explanations, side: str = "") -> list[PathRow]:
     """Return a row for each valid trial; ``side`` tells the cells and blocks of two runs apart."""
     return [
-        PathRow((side, trial.requested.cell), (side, trial.requested.block), PathSeconds.of(explained.timed))
+        PathRow(
+            (side, trial.requested.cell), (side, trial.requested.block), PathSeconds.of(explained.summary)
+        )
         for trial, explained in trials
         if trial.is_valid
     ]

@@ -74,4 +74,4 @@ def _summary(side: Sequence[Explained]) -> Summary:
 
 
 def _paths(side: Sequence[Explained]) -> list[tuple[PathSeconds, str]]:
-    return [(PathSeconds.of(record.timed), session_of(record)) for record in side]
+    return [(PathSeconds.of(record.summary), session_of(record)) for record in side]
