@@ -5,29 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dasklab.breakdown.answers.summary import Difference, Summary
-from dasklab.breakdown.model.causes import COMPUTE, LAG, LINK, OWN, WIRE, Bottleneck
+from dasklab.breakdown.answers.summary import Difference
+from dasklab.breakdown.model.causes import LINK, OWN, Bottleneck
 from dasklab.comparison import wording
 from dasklab.comparison.causes import causes
 from dasklab.results.statistics.inference import Estimate
 
-PAIR = "worker-3 < worker-1"
-OLD = Summary(
-    makespan_s=4.0,
-    threads=3,
-    repeats=5,
-    breakdown={(COMPUTE, "worker-1"): 3.0, (LAG, "worker-2"): 1.0},
-    path={(COMPUTE, "worker-1"): 4.0},
-    bottlenecks={(OWN, "worker-1"): 4.0},
-)
-NEW = Summary(
-    makespan_s=7.7,
-    threads=3,
-    repeats=5,
-    breakdown={(COMPUTE, "worker-1"): 3.0, (LAG, "worker-2"): 1.3, (WIRE, PAIR): 3.4},
-    path={(COMPUTE, "worker-1"): 4.0, (WIRE, PAIR): 3.7},
-    bottlenecks={(OWN, "worker-1"): 4.0, (LINK, PAIR): 3.7},
-)
+from tests.unit.dasklab.breakdown.summaries import NEW, OLD, PAIR
+
 CHANGE = Difference(OLD, NEW)
 
 
