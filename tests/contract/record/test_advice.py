@@ -19,7 +19,7 @@ from dasklab.cli import main
 from dasklab.results.run import open_trial
 from distributed import Client, Event, LocalCluster, Lock, wait
 
-LOCAL = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+from tests.contract.record.clusters import LOCAL
 
 
 def array(megabytes: int) -> Any:
@@ -91,12 +91,6 @@ PROVOKED: dict[Act, tuple[str, str]] = {
     gather_much: ("results through the scheduler", "Moving results through the scheduler to the client took"),
     scatter_many: ("many scattered objects", "Scattering 1,500 objects took"),
 }
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(**LOCAL) as cluster:
-        yield cluster
 
 
 @pytest.fixture

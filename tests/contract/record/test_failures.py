@@ -16,15 +16,10 @@ from dasklab.breakdown.show.explain import explain
 from dasklab.breakdown.show.failures import failure_sentences
 from dasklab.records import promises
 from dasklab.results.run import open_trial
-from distributed import Client, LocalCluster, wait
+from distributed import Client, LocalCluster, Scheduler, wait
 
-LOCAL = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(**LOCAL) as cluster:
-        yield cluster
+from tests.contract.record.clusters import LOCAL
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -83,11 +78,16 @@ def test_without_code_the_error_is_its_type_alone(client: Client, tmp_path: Path
     assert "secret" not in str(records.load(tmp_path / "run")["errors"].to_dict())
 
 
+def number_of_tasks(dask_scheduler: Scheduler) -> int:
+    return len(dask_scheduler.tasks)
+
+
 def test_what_a_client_cancels_is_counted(client: Client, tmp_path: Path) -> None:
     def work(client: Client) -> None:
         futures = client.map(time.sleep, [0.3] * 8, pure=False)
         wait(futures[0])
         client.cancel(futures)
+        until(lambda: client.run_on_scheduler(number_of_tasks) == 0, "the scheduler to forget the tasks")
 
     (sentence,) = sentences(client, tmp_path / "run", work)
     assert sentence.startswith("A client cancelled 8 tasks, the first ")

@@ -29,11 +29,11 @@ from dasklab.records.document import RECORD, Record, read_document
 from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster, Worker, as_completed
 
+from tests.contract.record.clusters import LOCAL
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]  # from where a worker imports this module
-LOCAL = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
 STAGES = [
     "decided_s",
     "sent_s",
@@ -72,12 +72,6 @@ def eventually(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(**LOCAL) as cluster:
-        yield cluster
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,8 @@ from dasklab.records.document import Record, RecordedRepeat, read_document
 from dasklab.records.session import Session
 from distributed import Client, LocalCluster
 
-LOCAL = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+from tests.contract.record.clusters import LOCAL
+
 TASKS = {0: 21, 1: 31, 2: 31}  # of each repeat
 
 
@@ -26,12 +26,6 @@ def inc(number: int, seconds: float = 0.0) -> int:
 def compute(client: Client, number: int, seconds: float = 0.0) -> int:
     parts = client.map(inc, range(number), seconds=seconds, pure=False)
     return int(client.submit(sum, parts, pure=False).result())
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(**LOCAL) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
