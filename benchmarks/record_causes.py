@@ -3,8 +3,8 @@
     python benchmarks/record_causes.py [--only lock actor] [--seeds 3] [--out FOLDER]
 
 Each situation of `situations/` runs on a fresh cluster on this machine and is recorded; the explanation does
-not know which one it is. It is right if the first bottleneck on the critical path is (one of) the situation's;
-its place is judged apart. Sizes, numbers and durations differ from seed to seed.
+not know which one it is. It is right if the first bottleneck on the critical path is (one of) the
+situation's; its place is judged apart. Sizes, numbers and durations differ from seed to seed.
 
 Waiting for a CPU is left out, except where it is the truth: on a busy machine every situation has it. Where
 it is more than half of the record, nothing else can be seen: the case is disturbed, and not counted. Prints a
@@ -131,10 +131,8 @@ def main() -> None:
     right = [verdict for verdict in counted if verdict["right"]]
     there = sum(verdict["right_place"] for verdict in right)
     tied = sum(bool(verdict["tied"]) for verdict in right)
-    print(
-        f"{len(right)} of {len(counted)} right ({tied} of them beside another that is as large), {there} of"
-    )
-    print(f"them with the right place; {len(verdicts) - len(counted)} disturbed")
+    print(f"{len(right)} of {len(counted)} right, {tied} of them beside another bottleneck of like size;")
+    print(f"{there} of the right ones with the right place; {len(verdicts) - len(counted)} disturbed")
 
 
 if __name__ == "__main__":

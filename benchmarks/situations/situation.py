@@ -5,8 +5,9 @@
         \"""All tasks want one lock, so they run one after another. (URL of the thread it comes from)\"""
         ...
 
-The decorated function is the recorded block. Where only the run decides the place of the truth, it returns that
-(``worker_at`` gives a worker's name). Sizes, numbers and durations come from ``chance``, the seed's generator.
+The decorated function is the recorded block. Where only the run decides the place of the truth, it returns
+that (``worker_at`` gives a worker's name). Sizes, numbers and durations come from ``chance``, the seed's
+generator.
 
 The truth follows from the code of the situation. It is written before any output has been seen.
 """
