@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 
 def main() -> None:
@@ -11,8 +12,9 @@ def main() -> None:
     python_handles_it = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if python_handles_it:
         signal.signal(signal.SIGINT, _stop)
-    from daskwire.terminal.cli import wire
+    from daskwire.terminal.cli import exit_after_crash, wire
 
+    sys.excepthook = exit_after_crash
     if python_handles_it:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     wire(prog_name="daskwire")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 
@@ -15,6 +17,8 @@ def wire(arguments: tuple[str, ...]) -> None:
 
     All arguments go to daskwire: dasklab wire capture.pcap, dasklab wire --help.
     """
+    from daskwire.terminal.cli import exit_after_crash
     from daskwire.terminal.cli import wire as daskwire
 
+    sys.excepthook = exit_after_crash
     daskwire(list(arguments), prog_name="dasklab wire")

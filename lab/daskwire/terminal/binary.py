@@ -43,4 +43,9 @@ def write_stdout(produce: Produce) -> None:
         produce(sys.stdout.buffer)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence_stdout()
+
+
+def silence_stdout() -> None:
+    """Discard what is still buffered for a reader that has left; Python would report that at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

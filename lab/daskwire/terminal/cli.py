@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import click
@@ -27,7 +31,7 @@ from daskwire.terminal.arguments import (
     open_files,
     tunnel_ports,
 )
-from daskwire.terminal.binary import write_file, write_stdout
+from daskwire.terminal.binary import silence_stdout, write_file, write_stdout
 from daskwire.terminal.live import Settings
 from daskwire.terminal.live import live as show_live
 from daskwire.terminal.printing import print_problems, print_summary, print_table
@@ -38,6 +42,8 @@ GONE_OPTIONS = {
     # gone in 0.2, printed until 0.3
     "--follow": "'daskwire live FILE' shows a capture while it grows",
 }
+CRASHED = 70  # an error in daskwire itself; Python's own 1 means "problems found"
+READER_LEFT = 141  # what a shell reports of a program that SIGPIPE ended
 EXIT_CODES = {Answer.NO_PROBLEM: 0, Answer.PROBLEMS: 1, Answer.NOTHING_TO_JUDGE: 4}  # of `problems`
 
 
@@ -60,6 +66,15 @@ class StoppedError(UserError):
     """The user stopped the command with Ctrl-C."""
 
     exit_code = 130
+
+
+def exit_after_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of an error in daskwire itself, and exit with a status that means nothing else."""
+    sys.__excepthook__(kind, error, trace)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(CRASHED)
 
 
 class Commands(click.Group):
@@ -88,6 +103,9 @@ class Commands(click.Group):
             raise UnreadableError(str(error)) from None
         except KeyboardInterrupt:
             raise StoppedError("stopped") from None
+        except BrokenPipeError:  # click would exit with 1, which means "problems found"
+            silence_stdout()
+            ctx.exit(READER_LEFT)
 
 
 def _no_such_option(error: click.NoSuchOption) -> str:
@@ -196,7 +214,7 @@ def problems(options: Options) -> None:
     """Say what is wrong with the network, the cluster or the capture, ranked by what it cost.
 
     Exit code: 0 no problem found, 1 problems found, 2 invalid arguments, 3 unreadable file, 4 nothing to
-    judge.
+    judge, 70 an error in daskwire itself.
     """
 
     def show(capture: Capture) -> None:
