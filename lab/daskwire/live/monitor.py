@@ -22,6 +22,7 @@ KINDS_FROM_CUTTING = {
     "wrong capture point",
     "incomplete capture",
 }  # a window has a cut beginning
+MAX_HOST_NAMES = 3  # workers of a host that are listed by name
 MAX_NAMES = 10_000  # ops and pairs in the totals; names come from the network
 ROLES = {  # op -> roles of its sender and its receiver
     "compute-task": ("scheduler", "worker"),
@@ -82,6 +83,7 @@ class Monitor:
         self._polled_s = now
         self._roles: dict[str, set[str]] = {}
         self._workers: dict[str, str] = {}  # announced address:port -> name; the address itself if unknown
+        self._named_workers: dict[str, set[str]] = {}  # host of the announced address -> names
         self.totals = Interval(0.0)
         self.problems: list[dict[str, Any]] = []
         self.problem_s = 0.0
@@ -121,8 +123,10 @@ class Monitor:
         return interval
 
     def name(self, address: str) -> str:
-        """Return an address with the roles that its messages revealed."""
-        roles = self._roles.get(address)
+        """Return an address with the roles that its messages revealed, and the names of its workers."""
+        roles, workers = self._roles.get(address, set()), self._named_workers.get(address, set())
+        if 0 < len(workers) <= MAX_HOST_NAMES:
+            roles = roles - {"worker"} | workers
         return f"{'+'.join(sorted(roles))} {address}" if roles else address
 
     def look_for_problems(self) -> None:
@@ -151,6 +155,8 @@ class Monitor:
         address = f"{listener[0]}:{listener[1]}"
         if name or (address not in self._workers and len(self._workers) < MAX_NAMES):
             self._workers[address] = name or address
+        if name:
+            self._named_workers.setdefault(listener[0], set()).add(name)
 
     def _add_roles(self, source: str, destination: str, sender: str, receiver: str) -> None:
         for address, role in ((source, sender), (destination, receiver)):

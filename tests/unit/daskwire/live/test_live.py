@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from daskwire.file import tcpdump
 from daskwire.live import metrics
 from daskwire.live.interface import Tcpdump, is_interface
-from daskwire.live.monitor import MAX_NAMES, Monitor
+from daskwire.live.monitor import MAX_HOST_NAMES, MAX_NAMES, Monitor
 from daskwire.live.recording import Recording
 from daskwire.terminal import live
 from daskwire.terminal.cli import wire
@@ -83,8 +83,8 @@ def test_parts_of_a_recording_add_up_to_the_whole(pipe: Pipe, form: Callable[[li
     assert sum(monitor.totals.pairs.values()) == int(capture.messages.size.sum())
     assert monitor.totals.ops["compute-task"] == capture.messages.op_name.count("compute-task")
     assert monitor.totals.seconds == 9.0
-    roles = {monitor.name(address).split()[0] for pair in monitor.totals.pairs for address in pair}
-    assert {"scheduler", "worker"} <= {role for name in roles for role in name.split("+")}
+    names = {monitor.name(address).split()[0] for pair in monitor.totals.pairs for address in pair}
+    assert {"scheduler", "client"} <= names
 
 
 def test_disk_space_is_bounded(pipe: Pipe) -> None:
@@ -164,6 +164,20 @@ def test_worker_keeps_its_name_after_its_registration_left_the_window(pipe: Pipe
     monitor.poll(10.0)
     monitor.look_for_problems()
     assert [(row["problem"], row["source"]) for row in monitor.problems] == [("erred tasks", name)]
+
+
+def test_pairs_have_the_names_of_the_workers(pipe: Pipe) -> None:
+    monitor = Monitor(pipe.recording, window_s=5, now=0.0)
+    pipe.write(pcap([]))
+    for number in range(MAX_HOST_NAMES + 1):
+        talk = Talk(("10.0.0.2", 40000 + number)).open().say(0, g3(HELLO)).say(1, g3(HELLO))
+        own = {"address": f"tcp://10.0.0.2:{3000 + number}", "name": f"gpu-{number}"}
+        talk.say(0, g3({"op": "register-worker", **own}))
+        pipe.write(later(talk.packets, number))
+        monitor.poll(number + 1.0)
+        names = "+".join(f"gpu-{own}" for own in range(number + 1)) if number < MAX_HOST_NAMES else "worker"
+        assert monitor.name("10.0.0.2") == f"{names} 10.0.0.2"
+    assert monitor.name("10.0.0.1") == "scheduler 10.0.0.1" and monitor.name("10.9.9.9") == "10.9.9.9"
 
 
 def test_names_from_the_network_are_limited(pipe: Pipe) -> None:
