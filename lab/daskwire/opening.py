@@ -17,6 +17,7 @@ from daskwire.file.memory import Memory
 from daskwire.file.reading import File, between, read_blocks
 from daskwire.file.records import Progress
 from daskwire.file.source import Source, open_sources
+from daskwire.net.clock_steps import undo_steps_back
 from daskwire.net.connections import split_reused
 from daskwire.net.duplicates import duplicates_of_points
 from daskwire.net.packets.headers import parse_segments
@@ -63,14 +64,16 @@ def open_capture(
     sources = open_sources([paths] if isinstance(paths, str | os.PathLike | Source) else paths)
     memory, shared = Memory(), Shared({**TUNNEL_PORTS, **(tunnel_ports or {})})
     files: list[File] = []
+    bases: list[int] = []
     columns = Columns(Segments.TYPES)
     for index, source in enumerate(sources):
         view, progress = source.view, Progress()
         files.append(File(source.name, len(view), progress))
         base = memory.add(view)
+        bases.append(base)
         for records in read_blocks(source.name, view, progress):
             shared.tally.note_times(records.time_ns)
-            progress.note_times(records.time_ns)
+            progress.note_times(records)
             selected = between(records, since_ns, until_ns)
             share = (index + progress.position / len(view)) / len(sources)
             for part in parse_segments(view, base, selected, shared, index):
@@ -78,6 +81,7 @@ def open_capture(
             if report:
                 report(share)
     segments = Segments(*columns.arrays())
+    _undo_steps_back(segments, shared, files, bases)
     _align_clocks(segments, shared, files)
     sort_by_time(segments)
     opening, answers = (np.flatnonzero(segments.flags & (SYN | ACK) == kind) for kind in (SYN, SYN | ACK))
@@ -108,6 +112,15 @@ def open_capture(
         user_names=names or {},
         build_tables=build_tables,
     )
+
+
+def _undo_steps_back(segments: Segments, shared: Shared, files: list[File], bases: list[int]) -> None:
+    """Correct the times of files whose clock was set back while they were recorded."""
+    for file, base in zip(files, bases, strict=True):
+        if file.progress.steps_back:
+            undo_steps_back(segments, file, base)
+    if any(file.progress.set_back_ns for file in files):
+        shared.tally.first_ns, shared.tally.last_ns = int(segments.time_ns.min()), int(segments.time_ns.max())
 
 
 def _align_clocks(segments: Segments, shared: Shared, files: list[File]) -> None:

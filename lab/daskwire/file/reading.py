@@ -28,6 +28,11 @@ class File:
         lines = [self.progress.problem] if self.progress.problem else []
         if self.progress.disordered:
             lines.append(f"{self.progress.disordered:,} packets were out of order and were sorted by time")
+        if self.progress.set_back_ns:
+            step_s = self.progress.set_back_ns / 1e9
+            lines.append(
+                f"its clock was set back by {step_s:,.3f} s while it was recorded; this was corrected"
+            )
         if self.progress.dropped:
             lines.append(f"the capturing program lost {self.progress.dropped:,} packets")
         if self.progress.offset_ns:

@@ -15,6 +15,7 @@ Advise = Callable[[int, int, bool], None]  # (start, stop, sparse): these bytes 
 SPARSE = 16384  # mean record size, bytes, above which reading only the headers is faster than reading all
 MAX_PACKET = 1 << 24
 PEEK = 68  # bytes of each packet that are read with the record header: enough for TCP with timestamps
+MIN_STEP_NS, MAX_STEPS = 1_000_000_000, 4  # of a clock that was set back
 AT_ONCE = 1 << 14  # packets per batch: their headers stay in the processor's cache
 
 
@@ -58,6 +59,9 @@ class Progress:
         damaged: the problem is damage, not a missing end, so more bytes will not solve it.
         dropped: packets that the capturing program reported as lost (pcapng only).
         disordered: packets that are older than their predecessor.
+        steps_back: where time goes back by MIN_STEP_NS or more: position of the packet, nanoseconds. Empty if
+            there are more than MAX_STEPS: then the file is in no order at all.
+        set_back_ns: by how much its clock was set back during the recording, before that was corrected.
         offset_ns: by how much the clock of the file was ahead of the first file's, before it was aligned.
         unaligned: an earlier file is from the other side of a NAT, and the clocks could not be aligned.
         secrets: TLS key log in the file (pcapng only).
@@ -71,17 +75,27 @@ class Progress:
     damaged: bool = False
     dropped: int | None = None
     disordered: int = 0
+    steps_back: list[tuple[int, int]] = field(default_factory=list)
+    set_back_ns: int = 0
     offset_ns: int = 0
     unaligned: bool = False
     secrets: bytes = b""
     skipped: Counter[str] = field(default_factory=Counter)
     section: object = None
     last_ns: int = 0
+    _is_unordered: bool = False
 
-    def note_times(self, time_ns: Ints) -> None:
+    def note_times(self, records: Records) -> None:
         """Count the disorder among the next packets of the file."""
-        self.disordered += disorder(time_ns) + (int(time_ns[0]) < self.last_ns)
-        self.last_ns = int(time_ns[-1])
+        advance_ns = np.diff(records.time_ns, prepend=self.last_ns)
+        self.disordered += int(np.count_nonzero(advance_ns < 0))
+        steps = np.flatnonzero(advance_ns <= -MIN_STEP_NS)
+        if len(steps) and not self._is_unordered:
+            self.steps_back += zip(records.offset[steps].tolist(), (-advance_ns[steps]).tolist(), strict=True)
+            self._is_unordered = len(self.steps_back) > MAX_STEPS
+            if self._is_unordered:
+                self.steps_back.clear()
+        self.last_ns = int(records.time_ns[-1])
 
 
 def disorder(time_ns: Ints) -> int:

@@ -72,6 +72,22 @@ def test_unsorted_file_gives_a_warning(tmp_path: Path) -> None:
     assert CliRunner().invoke(wire, [str(path)]).stderr == ""
 
 
+@pytest.mark.parametrize("form", [pcap, pcapng])
+def test_clock_that_was_set_back_is_corrected(tmp_path: Path, form: Callable[[list[Packet]], bytes]) -> None:
+    path, middle = tmp_path / "set-back.pcap", len(PACKETS) // 2
+    later = [(time_ns - 3600 * 10**9, *packet) for time_ns, *packet in PACKETS[middle:]]
+    path.write_bytes(form(PACKETS[:middle] + later))
+    capture, whole = open_capture(path), golden_capture(NAME)
+    assert capture.table("problems")["problem"] == whole.table("problems")["problem"]
+    assert capture.messages.op_name == whole.messages.op_name
+    gap_ns = PACKETS[middle][0] - PACKETS[middle - 1][0]
+    assert capture.tally.last_ns - capture.tally.first_ns == PACKETS[-1][0] - PACKETS[0][0] - gap_ns
+    step_s = 3600 - gap_ns / 1e9
+    assert capture.files[0].problems() == [
+        f"its clock was set back by {step_s:,.3f} s while it was recorded; this was corrected"
+    ]
+
+
 def test_seconds_count_from_the_earliest_packet(tmp_path: Path) -> None:
     halves = PACKETS[len(PACKETS) // 2 :] + PACKETS[: len(PACKETS) // 2]
     output = []
