@@ -10,12 +10,13 @@ The captures are made from real clusters in network namespaces (root, tcpdump, e
 The measure is user plus system time of a separate process, minus the time of the same process on a capture of
 two packets (start-up and imports; the minimum of all rounds). In that time "wire" opens the file, reassembles
 TCP streams and decodes every Dask message; "wire, summary" also computes everything that ``daskwire CAPTURE``
-prints. dpkt and Scapy parse each packet down to TCP, tshark prints twelve fields of each, tcpdump counts
-packets: none of them reassembles streams. A rate is the number of packets divided by that time, in the best
-round and at the median; "wire_is_times" compares the best rounds. The tools take turns. Slow tools get only
-the first part of a file, in the first rounds; rates are per packet that they read. ``--beside`` also measures
-the decoder of another checkout, in the same turns. ``--live`` pipes each capture to ``daskwire live`` again
-and again, and measures its memory. At the end, a table compares the figures with the targets.
+prints. "msgpack" is what ``msgpack.unpackb`` alone needs for the bodies of the same messages. dpkt and Scapy
+parse each packet down to TCP, tshark prints twelve fields of each, tcpdump counts packets: none of them
+reassembles streams. A rate is the number of packets divided by that time, in the best round and at the
+median; "wire_is_times" compares the best rounds. The tools take turns. Slow tools get only the first part of
+a file, in the first rounds; rates are per packet that they read. ``--beside`` also measures the decoder of
+another checkout, in the same turns. ``--live`` pipes each capture to ``daskwire live`` again and again, and
+measures its memory. At the end, a table compares the figures with the targets.
 
 Before each run the file is read once, and memory is touched and freed. A virtual machine may have returned
 both to its host (free page reporting, swapping); the first process to touch them would pay for that,
@@ -34,7 +35,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,31 @@ ROOT = Path(__file__).resolve().parents[1]
 HEADER, RECORD = 24, 16
 
 WIRE = """
-import sys, json, collections
+import sys, json, io, contextlib
 from daskwire import open_capture, summarise
+from daskwire.terminal.printing import print_summary
 capture = open_capture(sys.argv[1])
 messages = capture.messages
-if len(sys.argv) > 2: summarise(capture)
+if len(sys.argv) > 2:
+    with contextlib.redirect_stdout(io.StringIO()): print_summary(capture, summarise(capture))
 anon = [line.split()[1] for line in open('/proc/self/status') if line.startswith('RssAnon')][0]
 print(json.dumps({'packets': capture.tally.packets, 'messages': len(messages), 'ops': len(messages.op_name),
                   'anon_mb': round(int(anon) / 1024), 'lost': int((~messages.complete).sum())}))
+"""
+MSGPACK = """
+import sys, json, time, msgpack
+from daskwire import open_capture
+capture = open_capture(sys.argv[1])
+messages, bodies = capture.messages, []
+columns = (messages.flow, messages.position + messages.body_at, messages.body_size)
+for flow, position, size in zip(*map(list, columns)):
+    body = capture.conversations[flow >> 1].streams[flow & 1].read(int(position), int(size))
+    if body is not None: bodies.append(bytes(body))
+options = {'raw': False, 'strict_map_key': False, 'use_list': False, 'unicode_errors': 'backslashreplace'}
+start_s = time.process_time()
+for body in bodies: msgpack.unpackb(body, **options)
+print(json.dumps({'cpu_s': time.process_time() - start_s, 'packets': capture.tally.packets,
+                  'messages': len(bodies)}))
 """
 DPKT = """
 import sys, dpkt
@@ -122,6 +140,7 @@ class Tool:
         packets: number of packets in the file that it gets; 0 for all.
         after: arguments after the file.
         folder: its working directory.
+        measures_itself: only the CPU time that it prints counts, not that of the process.
     """
 
     name: str
@@ -129,9 +148,11 @@ class Tool:
     packets: int = 0
     after: tuple[str, ...] = ()
     folder: Path = ROOT
+    measures_itself: bool = False
 
     def run(self, file: Path) -> Cost:
-        return measure([*self.command, str(file), *self.after], self.folder)
+        cost = measure([*self.command, str(file), *self.after], self.folder)
+        return replace(cost, cpu_s=json.loads(cost.output)["cpu_s"]) if self.measures_itself else cost
 
 
 @dataclass(frozen=True)
@@ -152,6 +173,7 @@ def tools(python: str, beside: Path | None) -> list[Tool]:
     all_tools = [
         *(Tool(name, wire, folder=folder) for name, folder in folders.items()),
         *(Tool(f"{name}, summary", wire, 0, ("all",), folder) for name, folder in folders.items()),
+        Tool("msgpack", [sys.executable, "-c", MSGPACK], measures_itself=True),
         Tool("tcpdump --count", ["tcpdump", "--count", "-nr"]),
         Tool("dpkt", [python, "-c", DPKT], 400_000),
         Tool("tshark", ["tshark", "-T", "fields", *fields, "-r"], 50_000),
@@ -373,7 +395,8 @@ def print_targets(rows: list[dict[str, Any]]) -> None:
     """Print the figures that have targets, as a Markdown table."""
     columns = (
         "capture", "packets", "messages", "decode, s", "x `tcpdump --count`", "summary / decode",
-        "decode: x dpkt", "summary: x dpkt", "x tshark", "memory, MB", "100 MB + 60 B per message",
+        "summary / msgpack", "decode: x dpkt", "summary: x dpkt", "x tshark", "memory, MB",
+        "100 MB + 60 B per message",
     )  # fmt: skip
     print("", *columns, "", sep=" | ")
     print("|---" * len(columns) + "|")
@@ -384,7 +407,8 @@ def print_targets(rows: list[dict[str, Any]]) -> None:
         cells = (
             title, f"{decode['packets']:,}", f"{decode['messages']:,}", decode["cpu_s"],
             f"{decode['cpu_s'] / tcpdump['cpu_s']:.2f}" if tcpdump else "",
-            f"{summary['cpu_s'] / decode['cpu_s']:.2f}", dpkt.get("wire_is_times", ""),
+            f"{summary['cpu_s'] / decode['cpu_s']:.2f}", f"{summary['cpu_s'] / of['msgpack']['cpu_s']:.2f}",
+            dpkt.get("wire_is_times", ""),
             dpkt.get("wire_summary_is_times", ""), tshark.get("wire_is_times", ""), summary["anon_mb"],
             round(100 + 60 * decode["messages"] / 1e6),
         )  # fmt: skip

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-
 import numpy as np
 
-from daskwire.arrays import NONE
+from daskwire.arrays import NONE, Ints
 from daskwire.capture import Capture
 from daskwire.dask.framing.content import MessageKind
 from daskwire.dask.framing.messagepack import text
+from daskwire.dask.messages import Messages
 from daskwire.schema import Table, add_row, empty
 
 KINDS = [kind.name.lower() for kind in MessageKind]
@@ -21,16 +20,9 @@ def message_ops(capture: Capture) -> list[str]:
     names: list[str] = [""] * len(messages)
     for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
         names[message] = f"{names[message]}+{op}" if names[message] else op
-    for index in np.flatnonzero(messages.kind != MessageKind.BATCH).tolist():
-        if names[index]:
-            continue
-        kind, answer = messages.kind[index], int(messages.answer[index])
-        if kind == MessageKind.HANDSHAKE:
-            names[index] = "handshake"
-        elif answer != NONE:
-            names[index] = f"reply to {names[answer]}"
-        elif kind == MessageKind.TEXT:
-            names[index] = "OK"
+    rows, rest = _names_without_op(messages)
+    for index, name in zip(rows.tolist(), rest, strict=True):
+        names[index] = name
     return names
 
 
@@ -77,27 +69,45 @@ def ops(capture: Capture) -> Table:
 
 
 def composition(capture: Capture) -> Table:
-    """Count the ops of each sender, and their bytes."""
+    """Count the ops of each sender, and their bytes. A message without an op counts by what it is."""
     messages = capture.messages
-    names = message_ops(capture)
-    number: Counter[tuple[str, str, str]] = Counter()
-    number_messages: Counter[tuple[str, str, str]] = Counter()
-    size: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-    sender, cluster = capture.sources[messages.flow].tolist(), capture.clusters[messages.flow].tolist()
-    per_message = np.bincount(messages.op_message, minlength=len(messages))
-    last: tuple[int, str] = (-1, "")
-    for message, op in sorted(zip(messages.op_message.tolist(), messages.op_name, strict=True)):
-        row = (cluster[message], sender[message], op)
-        number[row] += 1
-        number_messages[row] += (message, op) != last
-        size[row] += int(messages.size[message]) / int(per_message[message])
-        last = (message, op)
-    for index in np.flatnonzero(~np.isin(messages.kind, (MessageKind.BATCH, MessageKind.REQUEST))).tolist():
-        row = (cluster[index], sender[index], names[index] or KINDS[messages.kind[index]])
-        number[row] += 1
-        number_messages[row] += 1
-        size[row] += int(messages.size[index])
-    table = empty("composition")
-    for row in sorted(number, key=lambda r: (r[0], r[1], -number[r], r[2])):
-        add_row(table, row[1], row[2], number[row], number_messages[row], round(size[row]), row[0])
+    owners = list(zip(capture.clusters.tolist(), capture.sources.tolist(), strict=True))
+    owner_numbers = {owner: number for number, owner in enumerate(sorted(set(owners)))}
+    owner = np.array([owner_numbers[own] for own in owners], np.int64)[messages.flow]
+    rest, names_of_rest = _names_without_op(messages)
+    names, of_ops = messages.op_numbers
+    numbers = {name: number for number, name in enumerate(names)}
+    of_rest = [
+        numbers.setdefault(name or KINDS[kind], len(numbers))
+        for name, kind in zip(names_of_rest, messages.kind[rest].tolist(), strict=True)
+    ]
+    message, name = np.append(messages.op_message, rest), np.append(of_ops, np.array(of_rest, np.int64))
+    rows, row = np.unique(owner[message] * len(numbers) + name, return_inverse=True)
+    _, first = np.unique(message * len(numbers) + name, return_index=True)
+    share = messages.size[message] / np.bincount(message, minlength=len(messages))[message]
+    columns = np.bincount(row), np.bincount(row[first]), np.round(np.bincount(row, share)).astype(np.int64)
+    heads, labels, table = sorted(set(owners)), list(numbers), empty("composition")
+    body = [
+        (*heads[code // len(labels)], labels[code % len(labels)], *counts)
+        for code, *counts in zip(rows.tolist(), *(column.tolist() for column in columns), strict=True)
+    ]
+    for cluster, sender, op, *counts in sorted(body, key=lambda row: (*row[:2], -row[3], row[2])):
+        add_row(table, sender, op, *counts, cluster)
     return table
+
+
+def _names_without_op(messages: Messages) -> tuple[Ints, list[str]]:
+    """Return the messages without an op, and what each is; nothing for some, which are not decoded."""
+    rows = np.flatnonzero(~np.isin(messages.kind, (MessageKind.BATCH, MessageKind.REQUEST)))
+    names, numbers = messages.op_numbers
+    requests = np.searchsorted(messages.op_message, messages.answer[rows])
+    columns = messages.kind[rows], messages.answer[rows], requests
+    result = []
+    for kind, answer, request in zip(*(column.tolist() for column in columns), strict=True):
+        if kind == MessageKind.HANDSHAKE:
+            result.append("handshake")
+        elif answer != NONE:
+            result.append(f"reply to {names[numbers[request]]}")
+        else:
+            result.append("OK" if kind == MessageKind.TEXT else "")
+    return rows, result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,14 @@ def transfers(capture: Capture) -> tuple[Table, Table]:
     return table, parts_table
 
 
+def slowest(capture: Capture, number: int) -> Table:
+    """Return the rows of the table whose data took longest on the wire, without building the others."""
+    table, wire_ms = empty("transfers"), partial(_wire_ms, capture.messages)
+    for transfer in sorted(_transfers(capture), key=wire_ms, reverse=True)[:number]:
+        _add(capture, table, empty("parts"), transfer)
+    return table
+
+
 def step_times(capture: Capture) -> dict[str, list[Any]]:
     """Return the columns serve_ms, wire_ms and receive_ms of all ``get_data``, without building the table."""
     messages = capture.messages
@@ -57,7 +66,7 @@ def outline(capture: Capture) -> Table:
             transfer.op,
             str(capture.sources[flow]),
             str(capture.sources[flow ^ 1]),
-            _steps_ms(messages, transfer)[1],
+            _wire_ms(messages, transfer),
             int(messages.size[data]),
             _status(capture, data if data != transfer.request else transfer.ack),
             str(capture.clusters[flow]),
@@ -80,9 +89,12 @@ def _steps_ms(messages: Messages, transfer: Transfer) -> tuple[float, float, flo
     """Return the time to serve, on the wire, and until the receiver's OK."""
     request, data, ack = transfer.request, transfer.data, transfer.ack
     serve_ns = int(messages.time_ns[data] - messages.end_ns[request]) if data != request else 0
-    wire_ns = int(messages.end_ns[data] - messages.time_ns[data])
     receive_ms = int(messages.time_ns[ack] - messages.end_ns[data]) / 1e6 if ack is not None else None
-    return serve_ns / 1e6, wire_ns / 1e6, receive_ms
+    return serve_ns / 1e6, _wire_ms(messages, transfer), receive_ms
+
+
+def _wire_ms(messages: Messages, transfer: Transfer) -> float:
+    return int(messages.end_ns[transfer.data] - messages.time_ns[transfer.data]) / 1e6
 
 
 def _acknowledgements(capture: Capture) -> dict[int, int]:

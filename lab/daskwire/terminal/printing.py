@@ -15,12 +15,14 @@ from daskwire.problems.finding import counted
 from daskwire.problems.verdict import Answer, Verdict, judge
 from daskwire.schema import Table
 from daskwire.tables.export import rows
+from daskwire.tables.transfers import slowest
 from daskwire.terminal.text import cell, draw, on_terminal, write_line
 
 WORKERS_CLOCK = {"start_s", "stop_s"}  # columns in seconds since 1970
 SINCE_1970 = {*WORKERS_CLOCK, "second"}
 MAX_HOSTS = 12  # nodes that the summary lists
 SLOWEST = 5  # transfers that the summary lists
+SLOWEST_COLUMNS = ("source", "destination", "request_ns", "keys", "bytes", "serve_ms", "wire_ms", "mb_s")
 COSTLY = 0.02  # share of messages or bytes
 
 
@@ -160,9 +162,11 @@ def print_summary(capture: Capture, summary: dict[str, Any]) -> None:
     for name in ("composition", "matrix"):
         write_line()
         print_table(capture.table(name), name, capture.tally.begin_ns)
-    if capture.table("transfers")["source"]:
+    transfers = slowest(capture, SLOWEST)
+    if transfers["source"]:
         write_line()
-        print_table(_slowest_transfers(capture), "slowest transfers", capture.tally.begin_ns)
+        columns = {name: transfers[name] for name in SLOWEST_COLUMNS}
+        print_table(columns, "slowest transfers", capture.tally.begin_ns)
     quantiles: Table = {"step": list(summary["times_ms"])}
     for column in ("n", "p5", "p50", "p95", "p99"):
         quantiles[column] = [step[column] for step in summary["times_ms"].values()]
@@ -188,14 +192,6 @@ def _answer(capture: Capture) -> list[str]:
     first = problems[0]
     more = f", and {counted(len(problems) - 1, 'other problem')}" if len(problems) > 1 else ""
     return [f"problems: {first['problem']}{_where(first)}{more} ('daskwire problems' has the evidence)"]
-
-
-def _slowest_transfers(capture: Capture) -> Table:
-    """Select the transfers whose data took longest on the wire."""
-    table = capture.table("transfers")
-    order = sorted(range(len(table["wire_ms"])), key=lambda row: -table["wire_ms"][row])[:SLOWEST]
-    columns = ("source", "destination", "request_ns", "keys", "bytes", "serve_ms", "wire_ms", "mb_s")
-    return {name: [table[name][row] for row in order] for name in columns}
 
 
 def headlines(summary: dict[str, Any]) -> list[str]:
