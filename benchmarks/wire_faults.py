@@ -563,6 +563,8 @@ FAULTS = (
     Fault("far-worker", ("far worker",), (20, 40, 80), before=far, options=mtu),
     Fault("silent-proxy", ("unanswered handshake",), ("9001", "9002", "9003"), before=silent_proxy,
           options=lambda *_: {"env": {"WIRE_WORKERS": "2"}}),
+    Fault("standstill", ("standstill",), (("resource", 8), ("pause", 10), ("pause", 16)), "",
+          options=lambda level, _: {"env": {"WIRE_STANDSTILL": f"{level[0]}:{level[1]}"}}),
     Fault("snaplen", ("incomplete capture",), (500, 250, 100), "",
           options=lambda size, _: {"snaplen": round(size)}),
 )  # fmt: skip

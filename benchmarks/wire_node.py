@@ -219,6 +219,8 @@ def mixed(client, seconds):
     if os.environ.get("WIRE_BLOCK"):
         arguments = (client, *os.environ["WIRE_BLOCK"].split(":"))
         threading.Thread(target=block, args=arguments, daemon=True).start()
+    if os.environ.get("WIRE_STANDSTILL"):
+        stand_still(client, *os.environ["WIRE_STANDSTILL"].split(":"))
     end = time.time() + seconds
     deadline[0] = end + 3
     while time.time() < end:
@@ -276,6 +278,28 @@ def block(client, node, seconds, times):
             workers = client.scheduler_info()["workers"].items()
             client.run(time.sleep, float(seconds), workers=[a for a, w in workers if w["name"] == node])
         time.sleep(0.7)
+
+
+def stand_still(client, how, seconds):
+    """Give the cluster work that nobody does for some time."""
+    import time
+
+    if how == "resource":
+        future = client.submit(abs, 1, resources={"of-nobody": 1}, pure=False)
+        time.sleep(float(seconds))
+        future.release()
+    else:
+        futures = client.map(lambda _: time.sleep(0.2), range(60), pure=False)
+        client.run(pause, float(seconds))
+        client.gather(futures)
+
+
+def pause(seconds, dask_worker):
+    """Pause a worker, as it does when its memory is full."""
+    from distributed.core import Status
+
+    dask_worker.status = Status.paused
+    dask_worker.loop.call_later(seconds, setattr, dask_worker, "status", Status.running)
 
 
 def submit(client, name, args):

@@ -95,7 +95,7 @@ TABLES: dict[str, dict[str, str]] = {
         "packets": "packets of the conversation, from the request to the ACK of the reply",
         "cpu_pct": "CPU of the worker, percent",
         "memory_bytes": "memory of the worker",
-        "executing": "executing tasks",
+        "executing": "executing tasks, and those that seceded",
         "latency_ms": "round trip that the worker measured (both event loops and the network)",
         "cluster": CLUSTER,
     },

@@ -18,7 +18,7 @@ COSTLY_S = 0.5  # Dask messages waited for so long; a finding that cost less is 
 ANYWHERE: Pair = ("", "", "")
 
 # Names of kinds that are consequences of many others.
-DELAYS = frozenset({"late heartbeats", "slow connects"})
+DELAYS = frozenset({"late heartbeats", "slow connects", "standstill"})
 LOSSES = frozenset({"retransmission time-outs", "loss", "half-open connection", "reordering"}) | DELAYS
 FAILURES = frozenset({"mid-stream reset", "refused connects", "unanswered connects"})
 FAILURES_IN_WORDS = {
@@ -44,6 +44,7 @@ class Kind:
         is_sudden: its consequences do not begin before it.
         is_first: it prevents other findings, so it comes before them.
         is_on_path: a path between two hosts has it; findings of several paths of one host are joined.
+        stops_all: the whole cluster stands still for as long as it lasts, and that is its cost.
         is_about_capture: it says what the capture lacks, not what is wrong with the network or the cluster.
     """
 
@@ -57,6 +58,7 @@ class Kind:
     is_sudden: bool = False
     is_first: bool = False
     is_on_path: bool = False
+    stops_all: bool = False
     is_about_capture: bool = False
 
 

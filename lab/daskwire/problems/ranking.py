@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
+from daskwire.problems.evidence.intervals import overlap, seconds
 from daskwire.problems.finding import Finding
 
 FOLLOWS_NS = 2_000_000_000  # a consequence begins at most this long after the end of its cause
@@ -23,12 +24,25 @@ def ranked(findings: list[Finding]) -> list[Finding]:
             causes.append(finding)
         else:
             effects[cause].append(finding)
-    costs = {cause: sum(effect.cost_s for effect in own) for cause, own in effects.items()}
-    ranking = [replace(cause, cost_s=cause.cost_s + costs.get(cause, 0.0)) for cause in causes]
+    ranking = [replace(cause, cost_s=_total_cost_s(cause, effects[cause])) for cause in causes]
     ranking.sort(key=lambda finding: (not finding.kind.is_first, -finding.cost_s))
     notes = [finding for finding in findings if finding.is_note]
     notes += [_as_note(effect, cause) for cause, own in effects.items() for effect in own]
     return ranking + sorted(notes, key=lambda finding: -finding.cost_s)
+
+
+def _total_cost_s(cause: Finding, effects: list[Finding]) -> float:
+    """Add the costs of a cause's consequences to its own.
+
+    While everything stands still, nothing else costs.
+    """
+    together = [cause, *effects]
+    standing = [finding for finding in together if finding.kind.stops_all]
+    others = [finding for finding in together if not finding.kind.stops_all]
+    times = [finding.when for finding in standing if finding.when]
+    standing_s = min(seconds(times), sum(finding.cost_s for finding in standing))
+    others_s = sum(f.cost_s * (1.0 - overlap(f.when, times) if f.when else 1.0) for f in others)
+    return max(cause.cost_s, standing_s + others_s)
 
 
 def _is_cause(cause: Finding, effect: Finding, consequences: Mapping[Finding, list[Finding]]) -> bool:

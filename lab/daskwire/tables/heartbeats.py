@@ -51,10 +51,13 @@ def _reply(capture: Capture, answer: int) -> dict[Any, Any]:
 
 
 def _executing(metrics: dict[Any, Any]) -> int | None:
-    """Read ``executing`` (G1 and early G2) or ``task_counts`` (later versions)."""
+    """Read ``executing`` (G1 and early G2), or ``task_counts`` (later versions), seceded tasks included."""
     counts = metrics.get("task_counts")
-    value = counts.get("executing", 0) if isinstance(counts, dict) else metrics.get("executing")
-    return value if isinstance(value, int) else None
+    if isinstance(counts, dict):
+        values = [counts.get(state, 0) for state in ("executing", "long-running")]
+    else:
+        values = [metrics.get("executing")]
+    return sum(values) if all(isinstance(value, int) for value in values) else None
 
 
 def _latency(metrics: dict[Any, Any]) -> float | None:

@@ -34,6 +34,7 @@ from daskwire.problems.kinds import (
     slow_connects,
     slow_link,
     slow_scheduler_loop,
+    standstill,
     tls_failures,
     tls_without_keys,
     unanswered_connects,
@@ -86,6 +87,7 @@ KINDS: dict[str, Kind] = {
         slow_scheduler_loop,
         blocked_worker_loop,
         late_heartbeats,
+        standstill,
         erred_tasks,
         busy_workers,
     )

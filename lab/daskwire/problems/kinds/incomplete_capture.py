@@ -83,6 +83,7 @@ KIND = Kind(
         " still truncates messages."
     ),
     is_first=True,
+    effects=frozenset({"standstill"}),
     is_about_capture=True,
     detect=detect,
 )

@@ -9,14 +9,15 @@ import numpy as np
 
 from daskwire.dask.nodes.clusters import cluster_name
 from daskwire.dask.nodes.identities import Endpoint
-from daskwire.net.segments import ACK, RST, SYN
+from daskwire.net.segments import ACK, SYN
 from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.evidence.intervals import SECOND_NS
 from daskwire.problems.finding import COSTLY_S, DELAYS, FAILURES, Finding, Kind, counted, is_cheap
 from daskwire.tables.participants import CLIENT, Departure, Participant, departure, participants
 
 AT_ONCE_NS = 2 * SECOND_NS  # a process that ends closes all its connections within this time
-MIN_UNANSWERED = 3  # segments to a scheduler that sends nothing any more
+MIN_UNANSWERED = 3  # segments with data or SYN, to a scheduler that sends nothing any more
+MIN_SILENCE_NS = SECOND_NS  # until the last of them; at the end of a capture, answers are under way
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,15 @@ def _silence(evidence: Evidence, own: list[Participant], ends: set[Endpoint]) ->
         return None
     time_ns = max(last_ns)
     open_ = [member for member in own if not departure(capture, member.flow)]
-    unanswered = [
-        row
+    unanswered_ns = [
+        int(segments.time_ns[row])
         for flow in evidence.flows
         if capture.senders[flow ^ 1] in ends
         for row in evidence.rows(flow).tolist()
-        if segments.time_ns[row] > time_ns and segments.flags[row] & RST == 0
+        if segments.time_ns[row] > time_ns and (segments.length[row] or segments.flags[row] & SYN)
     ]
-    if len(unanswered) < MIN_UNANSWERED or not open_:
+    is_long = max(unanswered_ns, default=time_ns) - time_ns >= MIN_SILENCE_NS
+    if len(unanswered_ns) < MIN_UNANSWERED or not is_long or not open_:
         return None
     return Loss(time_ns, "sent nothing more to", False, open_)
 
@@ -149,5 +151,6 @@ KIND = Kind(
     filter="tcp.flags.fin == 1 || tcp.flags.reset == 1 || tcp.flags.syn == 1",
     effects=FAILURES | DELAYS | {"half-open connection", "retransmission time-outs", "lost worker"},
     is_sudden=True,
+    stops_all=True,
     detect=detect,
 )

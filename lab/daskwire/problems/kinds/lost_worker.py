@@ -45,6 +45,6 @@ KIND = Kind(
     ),
     advice="Look in the log of the worker and its nanny, and in dmesg for: Out of memory: Killed process.",
     filter="tcp.flags.fin == 1 || tcp.flags.reset == 1",
-    effects=frozenset({"mid-stream reset", "refused connects"}),
+    effects=frozenset({"mid-stream reset", "refused connects", "standstill"}),
     detect=detect,
 )

@@ -21,5 +21,6 @@ KIND = Kind(
     ),
     advice="Check whether the process on that port has ended, and why.",
     filter="tcp.flags.reset == 1",
+    effects=frozenset({"standstill"}),
     detect=detect,
 )

@@ -93,5 +93,6 @@ KIND = Kind(
     ),
     advice="Check the name, the service that it stands for, and the host's name server (/etc/resolv.conf).",
     filter="dns || icmp",
+    effects=frozenset({"standstill"}),
     detect=detect,
 )

@@ -128,7 +128,6 @@ KIND = Kind(
         "Start the worker with --interface, --host or --contact-address of a network that its peers reach"
         " (in a container: the host's network), and see 'daskwire nodes' and 'daskwire reach'."
     ),
-    effects=frozenset({"unanswered connects", "refused connects", "wrong interface", "slow connects"})
-    | DELAYS,
+    effects=frozenset({"unanswered connects", "refused connects", "wrong interface"}) | DELAYS,
     detect=detect,
 )

@@ -67,7 +67,7 @@ KIND = Kind(
         " connection with the scheduler in it; or all connections have one direction only"
     ),
     advice="Record on every worker, on a mirror port of the switch or on the bridge, and give all files.",
-    effects=frozenset({"incomplete capture", "asymmetric path"}),
+    effects=frozenset({"incomplete capture", "asymmetric path", "standstill"}),
     is_first=True,
     is_about_capture=True,
     detect=detect,

@@ -25,6 +25,14 @@ def test_problems_are_ranked_by_cost() -> None:
     assert result[4].what == "evidence (a consequence of: blocked worker loop of w1)"
 
 
+def test_no_second_counts_twice_in_which_everything_stood_still() -> None:
+    second = 1_000_000_000
+    lost = Finding(KINDS["lost scheduler"], "evidence", ("", "s", ""), (0, 10 * second), 10.0)
+    refused = Finding(KINDS["refused connects"], "evidence", ("", "s", ""), (4 * second, 12 * second), 8.0)
+    waiting = Finding(KINDS["standstill"], "evidence", ("", "", ""), (5 * second, 10 * second), 5.0)
+    assert ranked([refused, waiting, lost])[0].cost_s == pytest.approx(12.0)
+
+
 @pytest.mark.parametrize("costs", [(1.0, 2.0), (2.0, 1.0)])
 def test_findings_that_explain_each_other_do_not_hide_each_other(costs: tuple[float, float]) -> None:
     kinds = ("loss", "retransmission time-outs")
