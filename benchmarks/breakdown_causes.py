@@ -30,12 +30,12 @@ from dasklab.breakdown.answers.summary import Difference
 from dasklab.breakdown.model.causes import (
     CPU,
     GIL,
-    LATE,
     LINK,
     OUTSIDE,
     PLACEMENT,
     SCHEDULING,
     SLOW,
+    WORKER_LAG,
     Bottleneck,
 )
 from dasklab.breakdown.show.explain import explain
@@ -219,7 +219,7 @@ CASES: dict[str, Callable[[int], Case]] = {
         SLOW_SCHEDULER.format(seconds=(0.003, 0.001)[i % 2]),
     ),
     "busy_worker": lambda i: Case(
-        (LATE, GIL),
+        (WORKER_LAG, GIL),
         (SLEEPS, MERGE)[i % 2],
         f"worker-{i % 3 + 1}",
         HOLDS_GIL.format(power=(120_000, 180_000)[i // 2 % 2], pause=0.01),

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from dasklab.breakdown.answers.advice import RULES
 from dasklab.breakdown.answers.invariants import INVARIANTS
 from dasklab.breakdown.model.causes import CAUSES
-from dasklab.breakdown.model.stages import CHOICE, STAGES, Process, Rule, Stage
+from dasklab.breakdown.model.stages import SCHEDULER_CHOICE, STAGES, Process, Rule, Stage
 
 
 def stage_figure() -> str:
     """Return the stages of a task as a sequence diagram in Mermaid."""
     lines = ["sequenceDiagram", *(f"participant {place.name} as {place.value}" for place in Process)]
-    lines += [_line(stage) for stage in (*STAGES, CHOICE)]
+    lines += [_line(stage) for stage in (*STAGES, SCHEDULER_CHOICE)]
     return "\n".join(["```mermaid", lines[0], *(f"    {line}" for line in lines[1:]), "```"])
 
 
 def _line(stage: Stage) -> str:
     causes = ", ".join(cause.name for cause in stage.causes)
-    text = f"{stage.begin} to {stage.end}: {stage.title}<br/>(causes: {causes})"
+    text = f"{stage.start} to {stage.stop}: {stage.title}<br/>(causes: {causes})"
     if stage.rule is Rule.MESSAGE:
         sender = next(place for place in Process if place is not stage.place)
         return f"{sender.name}->>{stage.place.name}: {text}"

@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 from dasklab.breakdown.answers.summary import Difference, Summary, without_places
 from dasklab.breakdown.model.causes import (
     ACTORS,
+    COMPUTING,
     CPU,
+    DISK_USE,
     GIL,
     IDLE,
-    INNER,
     LINK,
     LOCKS,
-    LOST,
+    LOST_RESULTS,
+    NESTED_TASKS,
     OUTSIDE,
-    OWN,
     PLACEMENT,
     SLOW,
-    STORE,
     UNKNOWN_WAIT,
     Bottleneck,
 )
@@ -33,8 +33,8 @@ from dasklab.comparison.comparison import CauseChange, Causes
 from dasklab.results.statistics.inference import ALPHA, Estimate, holm
 from dasklab.results.statistics.interval import Interval
 
-COMPUTING = (OWN, SLOW, LOST, ACTORS)
-ELSEWHERE = (OUTSIDE, LOCKS, INNER, GIL, LINK, PLACEMENT, STORE, UNKNOWN_WAIT)
+ON_A_CPU = (COMPUTING, SLOW, LOST_RESULTS, ACTORS)
+ELSEWHERE = (OUTSIDE, LOCKS, NESTED_TASKS, GIL, LINK, PLACEMENT, DISK_USE, UNKNOWN_WAIT)
 """What lasts as long on a busy machine, because it does not need a CPU of its own."""
 LEAST_SHARE = 0.2
 """So much of a length remains at least, however long it waited for a CPU.
@@ -60,7 +60,7 @@ class PathSeconds:
     @property
     def cpu_wait_share(self) -> float:
         """How much of the time in which the path's threads could have computed they waited for a CPU."""
-        waiting, computing = self.by_bottleneck.get(CPU, 0.0), self._sum(COMPUTING)
+        waiting, computing = self.by_bottleneck.get(CPU, 0.0), self._sum(ON_A_CPU)
         return waiting / (waiting + computing) if waiting else 0.0
 
     @property
@@ -70,7 +70,7 @@ class PathSeconds:
         Kernels say how long the threads of tasks waited. The scheduler, the client and event loops waited as
         much, as a share; what waits for no CPU of this machine is as long as it was.
         """
-        seconds = self._sum(COMPUTING) + self._sum(ELSEWHERE)
+        seconds = self._sum(ON_A_CPU) + self._sum(ELSEWHERE)
         others = self.length_s - seconds - self.by_bottleneck.get(CPU, 0.0)
         return max(seconds + others * (1 - self.cpu_wait_share), LEAST_SHARE * self.length_s)
 

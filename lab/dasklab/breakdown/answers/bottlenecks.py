@@ -19,13 +19,13 @@ from dasklab.breakdown.model.arrays import NONE, Codes, Floats
 from dasklab.breakdown.model.causes import (
     CAUSES,
     COMPUTE,
+    COMPUTING,
     GRAPHS,
-    LATE,
     LINK,
-    OWN,
     PLACEMENT,
     SLOW,
     UPLOAD,
+    WORKER_LAG,
     Bottleneck,
     Group,
 )
@@ -77,7 +77,7 @@ def attributions(repeat: Repeat, path: Intervals) -> Iterator[Attribution]:
         return Attribution(bottleneck, rows, path.place[rows], path.seconds[rows] * share)
 
     slow, lagging = _beyond_usual(repeat, path.task[computing])
-    for bottleneck, share in ((LATE, lagging), (SLOW, slow), (OWN, 1 - slow - lagging)):
+    for bottleneck, share in ((WORKER_LAG, lagging), (SLOW, slow), (COMPUTING, 1 - slow - lagging)):
         yield part(bottleneck, computing, share)
 
     on_wire = _slow_upload(repeat, path.start[uploading], path.stop[uploading])
@@ -134,7 +134,7 @@ def avoidable(repeat: Repeat, task: Codes) -> Floats:
     tasks, index = np.unique(task, return_inverse=True)
     needs = repeat.needs
     order = np.argsort(needs.task, kind="stable")
-    first, last = (
+    starts, stops = (
         np.searchsorted(needs.task[order], tasks),
         np.searchsorted(needs.task[order], tasks, "right"),
     )
@@ -142,12 +142,12 @@ def avoidable(repeat: Repeat, task: Codes) -> Floats:
         _avoidable(
             [
                 (float(needs.nbytes[need]), needs.holders[need].split(SEPARATOR))
-                for need in order[begin:end].tolist()
+                for need in order[start:stop].tolist()
             ],
             repeat.places.nodes[repeat.tasks.worker[row]],
             repeat.threads,
         )
-        for row, begin, end in zip(tasks.tolist(), first.tolist(), last.tolist(), strict=True)
+        for row, start, stop in zip(tasks.tolist(), starts.tolist(), stops.tolist(), strict=True)
     ]
     return np.array(shares, float)[index]
 

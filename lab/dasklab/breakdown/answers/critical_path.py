@@ -19,7 +19,7 @@ import numpy as np
 from dasklab.breakdown.assign.client_waits import ClientWaits, client_waits, last_handled
 from dasklab.breakdown.assign.idle import BY_CLIENT, NO_GRAPH, IdleReasons
 from dasklab.breakdown.assign.refine import refine
-from dasklab.breakdown.assign.timeline import explain_after, explain_before, origins, report_begins
+from dasklab.breakdown.assign.timeline import explain_after, explain_before, report_starts, timeline_starts
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
 from dasklab.breakdown.model.causes import COMPUTE, DISK
 from dasklab.breakdown.model.intervals import Intervals, Windows, concatenate
@@ -31,14 +31,14 @@ class Predecessors:
     """What comes before each task on a path.
 
     Attributes:
-        begin: where the explanation of the task begins.
+        timeline_start: where the explanation of the task begins.
         task: the row of the task before; ``NONE`` at the beginning.
-        is_direct: whether that task ends at ``begin``. Else a gap lies between ``resume`` and ``begin``.
+        is_direct: whether that task ends at ``timeline_start``. Else a gap lies between ``resume`` and it.
         resume: when the scheduler had handled the end of the task before.
         gap: what explains the gap (see ``idle``): the graph that the task waited for, or ``NO_GRAPH``.
     """
 
-    begin: Floats
+    timeline_start: Floats
     task: Codes
     is_direct: Mask
     resume: Floats
@@ -49,26 +49,29 @@ class Predecessors:
 class Chain:
     """A path in pieces, the last one first."""
 
-    tasks: list[tuple[int, float, float, float]] = field(default_factory=list)  # row, begin, start, end
-    reports: list[tuple[int, float, float]] = field(default_factory=list)  # row, begin, end
-    gaps: list[tuple[int, float, float]] = field(default_factory=list)  # what explains it, begin, end
+    tasks: list[tuple[int, float, float, float]] = field(
+        default_factory=list
+    )  # row, timeline start, start, stop
+    reports: list[tuple[int, float, float]] = field(default_factory=list)  # row, start, stop
+    gaps: list[tuple[int, float, float]] = field(default_factory=list)  # what explains it, start, stop
 
 
 def critical_path(repeat: Repeat) -> Intervals:
     """Return the intervals of the path, sorted, without gaps, from the repeat's start to its end."""
     chain = _follow(repeat)
-    task, begin, start, end = _columns(chain.tasks, 4)
-    computing = _windows(repeat, task, start, end)
-    computing.add(np.arange(len(task)), start, end, COMPUTE, repeat.tasks.worker[computing.task])
-    read = np.maximum(begin, start - repeat.tasks.disk_s[computing.task])  # the last part, as of threads
-    waiting = _windows(repeat, task, begin, read)
+    task, timeline_start, start, stop = _columns(chain.tasks, 4)
+    computing = _windows(repeat, task, start, stop)
+    computing.add(np.arange(len(task)), start, stop, COMPUTE, repeat.tasks.worker[computing.task])
+    # the disk's time is the last part of the timeline, as for threads
+    read = np.maximum(timeline_start, start - repeat.tasks.disk_s[computing.task])
+    waiting = _windows(repeat, task, timeline_start, read)
     explain_before(repeat, waiting)
     disk = _windows(repeat, task, read, start)
     disk.add(np.arange(len(task)), read, start, DISK, repeat.tasks.worker[computing.task])
     reports = _windows(repeat, *_columns(chain.reports, 3))
     explain_after(repeat, reports)
-    kind, begin, end = _columns(chain.gaps, 3)
-    gaps = _windows(repeat, np.full(len(kind), NONE), begin, end)
+    kind, start, stop = _columns(chain.gaps, 3)
+    gaps = _windows(repeat, np.full(len(kind), NONE), start, stop)
     IdleReasons(repeat).explain_gaps(gaps, kind.astype(np.int64))
     parts = (computing, waiting, disk, reports, gaps)
     return refine(repeat, concatenate([part.intervals() for part in parts]))
@@ -78,8 +81,10 @@ def _columns(rows: Sequence[tuple[float, ...]], width: int) -> tuple[Floats, ...
     return tuple(np.array(rows, float).reshape(-1, width).T)
 
 
-def _windows(repeat: Repeat, task: Floats | Codes, low: Floats, high: Floats) -> Windows:
-    return Windows(task.astype(np.int64), np.maximum(low, repeat.start), high, np.zeros(len(task), np.int64))
+def _windows(repeat: Repeat, task: Floats | Codes, start: Floats, stop: Floats) -> Windows:
+    return Windows(
+        task.astype(np.int64), np.maximum(start, repeat.start), stop, np.zeros(len(task), np.int64)
+    )
 
 
 def _follow(repeat: Repeat) -> Chain:
@@ -87,33 +92,33 @@ def _follow(repeat: Repeat) -> Chain:
     chain = Chain()
     waits = client_waits(repeat)
     task, handled = _last(repeat, waits)
-    end = min(max(handled, repeat.start), repeat.stop)
-    chain.gaps.append((BY_CLIENT, end, repeat.stop))
+    stop = min(max(handled, repeat.start), repeat.stop)
+    chain.gaps.append((BY_CLIENT, stop, repeat.stop))
     before = _predecessors(repeat, waits)  # lists: single items of arrays are slow
-    begin, previous, is_direct = before.begin.tolist(), before.task.tolist(), before.is_direct.tolist()
-    resume, gap = before.resume.tolist(), before.gap.tolist()
-    start, reported = repeat.tasks.start.tolist(), report_begins(repeat).tolist()
+    timeline_start, resume = before.timeline_start.tolist(), before.resume.tolist()
+    previous, is_direct, gap = before.task.tolist(), before.is_direct.tolist(), before.gap.tolist()
+    start, reported = repeat.tasks.start.tolist(), report_starts(repeat).tolist()
     visited: set[int] = set()
     is_reported = False  # whether the time from the task's end on is explained already
-    while task != NONE and task not in visited and end > repeat.start:
+    while task != NONE and task not in visited and stop > repeat.start:
         visited.add(task)
         if not is_reported:
-            chain.reports.append((task, min(end, reported[task]), end))
-            end = min(end, reported[task])
-        first = min(end, start[task])
-        chain.tasks.append((task, min(first, begin[task]), first, end))
-        end, is_reported = min(first, begin[task]), is_direct[task]
+            chain.reports.append((task, min(stop, reported[task]), stop))
+            stop = min(stop, reported[task])
+        computing = min(stop, start[task])
+        chain.tasks.append((task, min(computing, timeline_start[task]), computing, stop))
+        stop, is_reported = min(computing, timeline_start[task]), is_direct[task]
         if not is_reported:
-            resumed = max(repeat.start, min(end, resume[task]))
-            chain.gaps.append((gap[task], resumed, end))
-            end = resumed
+            resumed = max(repeat.start, min(stop, resume[task]))
+            chain.gaps.append((gap[task], resumed, stop))
+            stop = resumed
         task = previous[task]
         if task in visited:  # stamps contradict each other: go on with what ended last before
-            task = _last_handled(repeat, end, visited)
+            task = _last_handled(repeat, stop, visited)
             resumed = float(repeat.tasks.handled[task]) if task != NONE else repeat.start
-            chain.gaps.append((NO_GRAPH, max(repeat.start, resumed), end))
-            end, is_reported = max(repeat.start, resumed), False
-    chain.gaps.append((NO_GRAPH, repeat.start, end))
+            chain.gaps.append((NO_GRAPH, max(repeat.start, resumed), stop))
+            stop, is_reported = max(repeat.start, resumed), False
+    chain.gaps.append((NO_GRAPH, repeat.start, stop))
     return chain
 
 
@@ -139,19 +144,19 @@ def _last_handled(repeat: Repeat, time: float, visited: set[int]) -> int:
 
 
 def _predecessors(repeat: Repeat, waits: ClientWaits) -> Predecessors:
-    tasks, origin, previous = repeat.tasks, origins(repeat), repeat.previous_on_thread
+    tasks, origin, previous = repeat.tasks, timeline_starts(repeat), repeat.previous_on_thread
     freed = np.where(previous != NONE, tasks.stop[previous], np.nan)
     by_thread = freed > tasks.stamps["ready"]
     is_direct = by_thread | (origin.trigger != NONE)
     need, needed = _last_need(repeat)
-    graph, arrival, source, learnt = _graphs_before(repeat, origin.begin, waits)
-    other, handled = last_handled(repeat, origin.begin, np.ones(len(tasks), bool))
-    is_later = handled > _first_decision(origin.begin, graph)
+    graph, arrival, source, learnt = _graphs_before(repeat, origin.start, waits)
+    other, handled = last_handled(repeat, origin.start, np.ones(len(tasks), bool))
+    is_later = handled > _first_decision(origin.start, graph)
     by_other = (need == NONE) & ((graph == NONE) | is_later)  # old versions of Dask report no graphs
     need, needed = np.where(by_other, other, need), np.where(by_other, handled, needed)
     by_graph = (graph != NONE) & ~(needed > arrival)
     return Predecessors(
-        begin=np.where(by_thread, freed, origin.begin),
+        timeline_start=np.where(by_thread, freed, origin.start),
         task=np.where(
             is_direct, np.where(by_thread, previous, origin.trigger), np.where(by_graph, source, need)
         ),
@@ -161,14 +166,14 @@ def _predecessors(repeat: Repeat, waits: ClientWaits) -> Predecessors:
     )
 
 
-def _first_decision(begin: Floats, graph: Codes) -> Floats:
+def _first_decision(timeline_start: Floats, graph: Codes) -> Floats:
     """Return for each task when the first task after the arrival of the same graph began.
 
     The scheduler prepares a graph in one go. A task that it chose after it had handled the end of another one
     waited for something else: for a worker that joined, for instance.
     """
     first = np.full(graph.max(initial=NONE) + 1, np.inf)
-    np.minimum.at(first, graph[graph != NONE], begin[graph != NONE])
+    np.minimum.at(first, graph[graph != NONE], timeline_start[graph != NONE])
     return np.append(first, np.inf)[graph]
 
 
@@ -200,7 +205,7 @@ def _graphs_before(repeat: Repeat, time: Floats, waits: ClientWaits) -> tuple[Co
         return nothing, never, nothing, never
     graphs = [repeat.graphs[row] for row in number]
     arrival = np.array([graph.received for graph in graphs])
-    source, handled = waits.before(np.array([graph.begin for graph in graphs]))
+    source, handled = waits.before(np.array([graph.start for graph in graphs]))
     if repeat.extent is Extent.WATCHED:
         source, handled = _handled_of_same_client(repeat, graphs)
     graph = nothing.copy()

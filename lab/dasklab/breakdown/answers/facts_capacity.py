@@ -38,7 +38,7 @@ def capacity(repeat: Repeat, least_s: float) -> list[Stretch]:
     stretches: list[Stretch] = []
     for start, stop in pairwise(times):
         middle = (start + stop) / 2
-        absent = {node for node, begin, end in absences if begin < middle < end}
+        absent = {node for node, away_start, away_stop in absences if away_start < middle < away_stop}
         present = [
             threads
             for node, threads in enumerate(repeat.threads.values(), start=FIRST_WORKER)

@@ -134,17 +134,19 @@ def _attempts(tasks: pd.DataFrame, errors: pd.DataFrame) -> Iterator[TaskAttempt
     stop = np.fmax(floats(failed.stop_s), floats(failed.done_s))
     order = np.argsort(stop, kind="stable")
     rows = failed.iloc[order]
-    for key, worker, begin, end in zip(rows.key, rows.worker, start[order], stop[order], strict=True):
+    for key, worker, attempt_start, attempt_stop in zip(
+        rows.key, rows.worker, start[order], stop[order], strict=True
+    ):
         texts = errors_of.get((key, worker), ())
-        nearest = min(texts, key=lambda error: abs(error[0] - end), default=(0.0, ""))
+        nearest = min(texts, key=lambda error: abs(error[0] - attempt_stop), default=(0.0, ""))
         yield TaskAttempt(
             key=str(key),
             kind=str(key_split(key)),
             worker=str(worker),
-            stop=float(end),
-            seconds=float(end - begin),
+            stop=float(attempt_stop),
+            seconds=float(attempt_stop - attempt_start),
             error=nearest[1],
-            is_recovered=bool(succeeded.get(key, np.nan) > end),
+            is_recovered=bool(succeeded.get(key, np.nan) > attempt_stop),
         )
 
 

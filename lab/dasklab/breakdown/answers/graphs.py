@@ -49,7 +49,7 @@ def graph_times(repeats: Sequence[Repeat]) -> GraphTimes | None:
             # a timed computation begins when the first graph is built; the other graphs, and those of a block
             # of the user's code, began at unknown times
             is_first = number == 0 and repeat.extent is Extent.COMPUTATION
-            for name, seconds in _seconds(graph, repeat.start if is_first else graph.begin):
+            for name, seconds in _seconds(graph, repeat.start if is_first else graph.start):
                 total[name] += max(0.0, seconds)  # clocks err: a graph may seem to arrive before it was sent
     count = len(repeats)
     return GraphTimes(
@@ -60,8 +60,8 @@ def graph_times(repeats: Sequence[Repeat]) -> GraphTimes | None:
 
 
 def _seconds(graph: Graph, start: float) -> Iterator[tuple[str, float]]:
-    yield "build", graph.begin - start
-    yield "pickle", graph.sent - graph.begin
+    yield "build", graph.start - start
+    yield "pickle", graph.sent - graph.start
     yield "upload", graph.received - graph.sent
     yield "materialise", graph.materialise
     yield "order", graph.order

@@ -38,7 +38,6 @@ from dasklab.breakdown.model.causes import (
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import TICK_S, Intervals
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.breakdown.model.steps import value_at
 from dasklab.terminal import counted
 
 CALLS = {GATHER: ("gather",), SCATTER: ("scatter",), RESULT: ("sync", "wait"), ANSWER: ("sync", "wait")}
@@ -96,8 +95,7 @@ def is_listed(repeat: Repeat, path: Intervals) -> Mask:
     spans = ClientTime(repeat).spans
     for cause, (start, stop) in spans.items():
         mine = np.flatnonzero(path.is_cause(cause))
-        begin, end = start - CLOCK_S, stop + CLOCK_S
-        near = IntervalSets(np.zeros(len(start), np.int64), begin, end)
+        near = IntervalSets(np.zeros(len(start), np.int64), start - CLOCK_S, stop + CLOCK_S)
         listed[mine] = near.within(np.zeros(len(mine), np.int64), path.start[mine], path.stop[mine]) > 0
     listed |= path.is_cause(BETWEEN, NO_WORKER) | path.is_cause(USER) & client_is_recorded(repeat)
     others = [cause for cause in CAUSES if cause.group not in (Group.CLIENT, Group.IDLE)]
@@ -217,13 +215,13 @@ def _call(repeat: Repeat, kinds: Sequence[str], start: float, stop: float) -> st
     if overlap.max(initial=-np.inf) < -CLOCK_S:  # as_completed waits in none of these
         return "a line in which the program waited for the cluster"
     row = int(overlap.argmax())
-    begin_s, end_s = calls.start[row] - repeat.start, calls.stop[row] - repeat.start
-    return f"{calls.kind[row]}, {begin_s:.3f} s to {end_s:.3f} s"
+    start_s, stop_s = calls.start[row] - repeat.start, calls.stop[row] - repeat.start
+    return f"{calls.kind[row]}, {start_s:.3f} s to {stop_s:.3f} s"
 
 
 def _graph(repeat: Repeat, time: float) -> str:
     """Name the last graph that began before a time; the first one if clocks say that none did."""
-    before = [number for number, graph in enumerate(repeat.graphs) if graph.begin <= time + CLOCK_S]
+    before = [number for number, graph in enumerate(repeat.graphs) if graph.start <= time + CLOCK_S]
     number = before[-1] if before else 0
     graph = repeat.graphs[number]
     return f"graph {number + 1}: {counted(graph.tasks, 'task')}, {graph.nbytes / 1e6:.2f} MB"
@@ -232,7 +230,7 @@ def _graph(repeat: Repeat, time: float) -> str:
 def _queue(repeat: Repeat, place: int, time: float) -> str:
     if place not in repeat.load:
         return "tasks that the scheduler kept back"
-    waiting = int(value_at(repeat.load[place], np.array([time]))[0])
+    waiting = int(repeat.load[place].at(np.array([time]))[0])
     return f"{counted(waiting, 'task')} for {counted(repeat.threads[repeat.places.nodes[place]], 'thread')}"
 
 

@@ -165,15 +165,15 @@ def _cover(intervals: Intervals, start: Floats, stop: Floats) -> tuple[Intervals
     )
     trimmed = trimmed.select(trimmed.seconds > TICK_S)
     excess = before - float(trimmed.seconds.sum())
-    last = start.copy()
-    np.maximum.at(last, lane, until)
-    begins, ends = (
-        np.concatenate([free, last]),
+    rest_start = start.copy()
+    np.maximum.at(rest_start, lane, until)
+    gap_start, gap_stop = (
+        np.concatenate([free, rest_start]),
         np.concatenate([np.minimum(intervals.start, stop[lane]), stop]),
     )
     lanes = np.concatenate([lane, np.arange(len(start))])
-    missing = ends - begins > ROUNDING_S
-    gaps = _undivided(begins[missing], ends[missing], lanes[missing])
+    missing = gap_stop - gap_start > ROUNDING_S
+    gaps = _undivided(gap_start[missing], gap_stop[missing], lanes[missing])
     words = [(excess, "overlaps, or exceeds what there was,"), (float(gaps.seconds.sum()), "is not covered")]
     return concatenate([trimmed, gaps]).in_order(), [item for item in words if item[0] > ROUNDING_S]
 
@@ -217,15 +217,16 @@ def _stay_with_workers(breakdown: Breakdown) -> Lowered:
     """Take seconds off workers that did not exist then; a worker's threads have no more than they existed."""
     repeat, path = breakdown.repeat, breakdown.path
     lanes = np.array([repeat.node(name) for name, _ in repeat.thread_rows[1]], np.int64)
-    appears, ends = existence(repeat)
-    low, high = np.full(len(repeat.places.nodes), np.inf), np.full(len(repeat.places.nodes), -np.inf)
-    np.minimum.at(low, lanes, appears)
-    np.maximum.at(high, lanes, ends)
+    thread_start, thread_stop = existence(repeat)
+    worker_start = np.full(len(repeat.places.nodes), np.inf)
+    worker_stop = -worker_start
+    np.minimum.at(worker_start, lanes, thread_start)
+    np.maximum.at(worker_stop, lanes, thread_stop)
     at_worker = np.flatnonzero(path.is_cause(*OF_TASKS) & (path.place >= FIRST_WORKER))
     place = path.place[at_worker]
     start, stop = path.start.copy(), path.stop.copy()
-    start[at_worker] = np.clip(low[place], start[at_worker], stop[at_worker])
-    stop[at_worker] = np.clip(high[place], start[at_worker], stop[at_worker])
+    start[at_worker] = np.clip(worker_start[place], start[at_worker], stop[at_worker])
+    stop[at_worker] = np.clip(worker_stop[place], start[at_worker], stop[at_worker])
     beyond = path.seconds - (stop - start)
     violated = [
         (seconds, f"the critical path has {seconds:.3f} s of {name} when it was not there")

@@ -116,8 +116,8 @@ def _delays(repeat: Repeat) -> _Delays:
     np.maximum.at(fetched, repeat.needs.task[needed], repeat.fetches.stop[fetch[needed]])
     complete = np.maximum(arrived, np.minimum(ready, np.where(np.isinf(fetched), arrived, fetched)))
     takes = np.zeros(len(fetch))
-    begin, end = repeat.fetches.start[fetch[needed]], repeat.fetches.stop[fetch[needed]]
-    takes[needed] = np.maximum(0.0, end - np.minimum(begin, arrived[repeat.needs.task[needed]]))
+    start, stop = repeat.fetches.start[fetch[needed]], repeat.fetches.stop[fetch[needed]]
+    takes[needed] = np.maximum(0.0, stop - np.minimum(start, arrived[repeat.needs.task[needed]]))
     return _Delays(
         first=np.maximum(0.0, decided - repeat.start),
         choice=np.maximum(0.0, decided - latest),
@@ -157,10 +157,10 @@ def _graph_arrivals(repeat: Repeat) -> tuple[Codes, Floats]:
 def _waited_for(repeat: Repeat) -> Codes:
     """Return for each task the last one of whose end the client knew when it began the graph."""
     graph, _ = _graph_arrivals(repeat)
-    begin = np.array([graph.begin for graph in repeat.graphs])
+    graph_start = np.array([graph.start for graph in repeat.graphs])
     _, returned = repeat.calls.of_kind("sync")
     returned = np.append(-np.inf, np.sort(returned))
-    learnt = returned[np.searchsorted(returned, begin + CLOCK_S, side="right") - 1]
+    learnt = returned[np.searchsorted(returned, graph_start + CLOCK_S, side="right") - 1]
     order = repeat.tasks.handled_order
     position = np.searchsorted(repeat.tasks.handled[order], learnt + CLOCK_S, side="right") - 1
     return np.append(np.append(order, NONE)[position], NONE)[graph]
@@ -175,10 +175,10 @@ def _on_client_link(repeat: Repeat) -> IntervalSets:
         split(repeat, np.full(len(start), sender), np.full(len(start), receiver), start, stop)
         for start, stop, sender, receiver in moved
     ]
-    left, taken_up = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("left", "taken_up")
+    wire_start, wire_stop = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("wire_start", "wire_stop")
     )
-    return IntervalSets(np.zeros(len(left), np.int64), left, taken_up)
+    return IntervalSets(np.zeros(len(wire_start), np.int64), wire_start, wire_stop)
 
 
 def _without_wire(repeat: Repeat, delays: _Delays) -> _Delays:
@@ -205,12 +205,11 @@ def _without_wire(repeat: Repeat, delays: _Delays) -> _Delays:
     takes = delays.fetch.copy()
     takes[needed] = np.maximum(0.0, takes[needed] - _seconds(transfer, WIRE)[fetch] - before)
     decided = arrived - delays.message
-    begin = np.fmax(
-        repeat.start, delays.released
-    )  # the start of a repeat, of a task that came after no other
+    # a task that came after no other could start with the repeat
+    start = np.fmax(repeat.start, delays.released)
     _, graph_arrived = _graph_arrivals(repeat)
     on_link, nobody = _on_client_link(repeat), np.zeros(len(tasks), np.int64)
-    link = np.where(graph_arrived > begin, on_link.within(nobody, begin, decided), 0.0)
+    link = np.where(graph_arrived > start, on_link.within(nobody, start, decided), 0.0)
     stop = np.array([repeat.stop])
     last = on_link.within(np.zeros(1, np.int64), stop - delays.last, stop)
     return _Delays(
@@ -230,7 +229,7 @@ def _seconds(windows: Windows, cause: Cause) -> Floats:
     """Sum the seconds of a cause in each window."""
     intervals = windows.intervals()
     mine = intervals.select(intervals.is_cause(cause))
-    return np.asarray(np.bincount(mine.lane, mine.seconds, minlength=len(windows.low)), np.float64)
+    return np.asarray(np.bincount(mine.lane, mine.seconds, minlength=len(windows.start)), np.float64)
 
 
 class _Schedule:
@@ -315,6 +314,6 @@ class _Schedule:
 def _lists(group: Codes, members: Codes, count: int) -> list[list[int]]:
     """Return the members of each group."""
     order = np.argsort(group, kind="stable")
-    ends = np.cumsum(np.bincount(group, minlength=count)).tolist()
+    stops = np.cumsum(np.bincount(group, minlength=count)).tolist()
     flat = members[order].tolist()
-    return [flat[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    return [flat[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]

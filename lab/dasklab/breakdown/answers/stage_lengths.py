@@ -25,11 +25,14 @@ class StageLength:
 def stage_lengths(repeats: Sequence[Repeat]) -> Iterator[StageLength]:
     """Return the stages that were recorded, and in a last row all of them together."""
     stages = [
-        (f"{stage.place.value}: {stage.title}", stage.begin, stage.end, stage.moves_with_link)
+        (f"{stage.place.value}: {stage.title}", stage.start, stage.stop, stage.moves_with_link)
         for stage in STAGES
     ]
-    for title, begin, end, moves_with_link in (*stages, ("together", STAGES[0].begin, STAGES[-1].end, True)):
-        parts = [repeat.tasks.stamps[end] - repeat.tasks.stamps[begin] for repeat in repeats]
+    for title, start, stop, moves_with_link in (
+        *stages,
+        ("together", STAGES[0].start, STAGES[-1].stop, True),
+    ):
+        parts = [repeat.tasks.stamps[stop] - repeat.tasks.stamps[start] for repeat in repeats]
         lengths = np.concatenate([np.zeros(0), *parts])
         lengths = lengths[~np.isnan(lengths)]
         if len(lengths):

@@ -23,7 +23,7 @@ from dasklab.breakdown.answers.uncertainty import uncertainties_s
 from dasklab.breakdown.assign.threads import without_threads
 from dasklab.breakdown.model.causes import (
     ANSWER,
-    BUSY,
+    BUSY_PEERS,
     LINK,
     MESSAGE,
     PLACEMENT,
@@ -135,7 +135,7 @@ class Difference:
         old, new = _placement_as_link(self.old.bottlenecks), _placement_as_link(self.new.bottlenecks)
         cells, before = _minus(new, old), without_places(old)
         more = self.new.moved_bytes / self.old.moved_bytes - 1 if self.old.moved_bytes else 0.0
-        for bottleneck in (LINK, BUSY):
+        for bottleneck in (LINK, BUSY_PEERS):
             grown = {
                 cell: seconds for cell, seconds in cells.items() if cell[0] is bottleneck and seconds > 0
             }

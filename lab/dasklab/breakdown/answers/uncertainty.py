@@ -14,21 +14,21 @@ import numpy as np
 
 from dasklab.breakdown.model.causes import (
     CAUSES,
+    COMPUTING,
     CPU,
     GIL,
-    LATE,
     LINK,
     OUTSIDE,
-    OWN,
     SCHEDULING,
     UNKNOWN_WAIT,
+    WORKER_LAG,
     Bottleneck,
 )
 from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import Repeat
 
-DIVIDED_BY_CPU = (OWN, OUTSIDE, UNKNOWN_WAIT, GIL, CPU)
-OF_MESSAGES = (LINK, SCHEDULING, LATE)
+DIVIDED_BY_CPU = (COMPUTING, OUTSIDE, UNKNOWN_WAIT, GIL, CPU)
+OF_MESSAGES = (LINK, SCHEDULING, WORKER_LAG)
 SAMPLE_S = 0.25  # between two samples of a process's use of CPUs
 STAMP_S = 0.0005  # of one message
 

@@ -41,10 +41,10 @@ class ClientTime:
     def spans(self) -> dict[Cause, Span]:
         """When each cause may apply, the most specific one first."""
         repeat, waits = self.repeat, client_waits(self.repeat)
-        begin, departure, arrival, ready = (
+        construction, departure, arrival, ready = (
             np.array(column, float).reshape(-1)
             for column in (
-                [graph.begin for graph in repeat.graphs],
+                [graph.start for graph in repeat.graphs],
                 [graph.sent for graph in repeat.graphs],
                 [graph.received for graph in repeat.graphs],
                 [graph.received + graph.materialise + graph.order + graph.state for graph in repeat.graphs],
@@ -55,7 +55,7 @@ class ClientTime:
             GATHER: repeat.calls.of_kind("gather"),
             PLAN: (arrival, ready),
             UPLOAD: (departure, arrival),
-            BUILD: (begin, departure),
+            BUILD: (construction, departure),
             RESULT: (waits.start, waits.returned),
             ANSWER: repeat.calls.of_kind("sync", "wait"),
         }

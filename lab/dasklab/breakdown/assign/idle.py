@@ -17,11 +17,11 @@ from dasklab.breakdown.model.arrays import NONE, Codes, Floats, expand
 from dasklab.breakdown.model.causes import CAUSES, NOTHING, PLAN, QUEUE, UNDIVIDED
 from dasklab.breakdown.model.intervals import Windows
 from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
-from dasklab.breakdown.model.steps import Steps, value_at
+from dasklab.breakdown.model.step_function import StepFunction
 
 # kinds of gaps on a path that are not the arrival of a graph
 NO_GRAPH, BY_CLIENT = NONE, -2
-UNREPORTED_S = 0.05  # of the preparation of a graph, beside the stages that Dask reports
+UNREPORTED_PREPARATION_S = 0.05  # what preparing a graph takes beside the stages that Dask reports
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class IdleReasons:
         """
         index, start, stop = self._split(start, stop)
         rows, worker = rows[index], worker[index]
-        unfinished, queued = value_at(self.repeat.unfinished, start), value_at(self.repeat.queued, start)
+        unfinished, queued = self.repeat.unfinished.at(start), self.repeat.queued.at(start)
         crowded = self._most_crowded(worker, start)
         is_client, has_crowded = unfinished == 0, crowded != NONE
         is_queue = ~is_client & (has_crowded | (queued > 0))
@@ -58,18 +58,18 @@ class IdleReasons:
             kind: of each window the graph whose arrival ended it; ``BY_CLIENT`` where the client alone was at
                 work, ``NO_GRAPH`` where the reason is the state of the cluster.
         """
-        rows, low, high = np.arange(len(kind)), windows.low, windows.high
+        rows, start, stop = np.arange(len(kind)), windows.start, windows.stop
         idle = rows[kind == NO_GRAPH]
-        self.explain(windows, idle, np.full(len(idle), NONE), low[idle], high[idle])
+        self.explain(windows, idle, np.full(len(idle), NONE), start[idle], stop[idle])
         arrival = np.array([*(graph.received for graph in self.repeat.graphs), np.inf])[np.maximum(kind, -1)]
-        arrival = np.clip(np.where(kind >= 0, arrival, np.inf), low, high)
+        arrival = np.clip(np.where(kind >= 0, arrival, np.inf), start, stop)
         client = rows[kind != NO_GRAPH]
-        index, start, stop = self._split(low[client], arrival[client])
-        self._explain_client(windows, client[index], start, stop)
-        self._explain_planned(windows, client, kind[client], arrival[client], high[client])
+        index, *ends = self._split(start[client], arrival[client])
+        self._explain_client(windows, client[index], *ends)
+        self._explain_planned(windows, client, kind[client], arrival[client], stop[client])
 
     def _explain_planned(
-        self, windows: Windows, rows: Codes, graph: Codes, arrival: Floats, high: Floats
+        self, windows: Windows, rows: Codes, graph: Codes, arrival: Floats, stop: Floats
     ) -> None:
         """Explain the time from the arrival of a graph to the choice of a worker for its first task.
 
@@ -77,9 +77,9 @@ class IdleReasons:
         """
         spent = [(g.materialise, g.order, g.state) for g in self.repeat.graphs]
         seconds = np.nansum(np.array([*spent, (0.0, 0.0, 0.0)], float), axis=1)[np.maximum(graph, -1)]
-        ready = np.minimum(high, arrival + seconds + UNREPORTED_S)
+        ready = np.minimum(stop, arrival + seconds + UNREPORTED_PREPARATION_S)
         windows.add(rows, arrival, ready, PLAN, np.full(len(rows), SCHEDULER_CODE))
-        windows.add(rows, ready, high, UNDIVIDED, np.full(len(rows), NONE))
+        windows.add(rows, ready, stop, UNDIVIDED, np.full(len(rows), NONE))
 
     def _explain_client(self, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
         codes = self.client.cause_at(start)
@@ -95,25 +95,24 @@ class IdleReasons:
     def _split(self, start: Floats, stop: Floats) -> tuple[Codes, Floats, Floats]:
         """Cut intervals where a reason changes: the interval that each piece is of, and its ends."""
         times = self._changes
-        first = np.searchsorted(times, start, side="right")
-        last = np.maximum(np.searchsorted(times, stop), first)
-        index, change = expand(first, last)
+        next_change = np.searchsorted(times, start, side="right")
+        index, change = expand(next_change, np.maximum(np.searchsorted(times, stop), next_change))
         index = np.concatenate([np.arange(len(start)), index])
-        begins = np.concatenate([start, times[change]])
-        order = np.lexsort((begins, index))
-        index, begins = index[order], begins[order]
+        starts = np.concatenate([start, times[change]])
+        order = np.lexsort((starts, index))
+        index, starts = index[order], starts[order]
         follows = np.append(index[1:] == index[:-1], False) if len(index) else np.zeros(0, bool)
-        return index, begins, np.where(follows, np.append(begins[1:], 0.0)[: len(begins)], stop[index])
+        return index, starts, np.where(follows, np.append(starts[1:], 0.0)[: len(starts)], stop[index])
 
     @cached_property
     def _changes(self) -> Floats:
         """Times at which a reason may change: what is unfinished or queued, and which workers are crowded."""
         steps = [
-            Steps(s.time, (s.value > 0).astype(np.int64))
+            StepFunction(s.time, (s.value > 0).astype(np.int64))
             for s in (self.repeat.unfinished, self.repeat.queued)
         ]
         steps += [
-            Steps(load.time, (load.value > self._threads(worker)).astype(np.int64))
+            StepFunction(load.time, (load.value > self._threads(worker)).astype(np.int64))
             for worker, load in self.repeat.load.items()
         ]
         changed = [step.time[np.diff(step.value, prepend=0) != 0] for step in steps]
@@ -126,7 +125,7 @@ class IdleReasons:
         """Return the other worker with most tasks beyond its threads; ``NONE`` if there is none."""
         most, place = np.zeros(len(time), np.int64), np.full(len(time), NONE)
         for other, load in self.repeat.load.items():
-            excess = value_at(load, time) - self._threads(other)
+            excess = load.at(time) - self._threads(other)
             more = (excess > most) & (worker != other)
             most, place = np.where(more, excess, most), np.where(more, other, place)
         return place

@@ -6,7 +6,7 @@ import numpy as np
 
 from dasklab.breakdown.assign.idle import IdleReasons
 from dasklab.breakdown.assign.refine import refine
-from dasklab.breakdown.assign.timeline import explain_before, origins
+from dasklab.breakdown.assign.timeline import explain_before, timeline_starts
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, running_max
 from dasklab.breakdown.model.causes import COMPUTE, DISK
 from dasklab.breakdown.model.interval_sets import IntervalSets
@@ -17,27 +17,27 @@ from dasklab.breakdown.model.repeat import Repeat
 def break_down(repeat: Repeat) -> Intervals:
     """Return the intervals of all threads: without gaps and without overlaps, sorted.
 
-    ``lane`` is the thread's position in ``run.thread_rows``. A thread exists while its worker is in the
+    ``lane`` is the thread's position in ``Repeat.thread_rows``. A thread exists while its worker is in the
     cluster.
     """
     tasks, (lane, threads) = repeat.tasks, repeat.thread_rows
     worker = np.array([repeat.node(name) for name, _ in threads], np.int64)
-    appears, ends = existence(repeat)
+    thread_start, thread_stop = existence(repeat)
     task = np.lexsort((tasks.start, lane))
     lane = lane[task]
-    low, high = appears[lane], ends[lane]
-    stop = np.clip(running_max(lane, tasks.stop[task]), low, high)
+    earliest, latest = thread_start[lane], thread_stop[lane]
+    stop = np.clip(running_max(lane, tasks.stop[task]), earliest, latest)
     is_first = np.append(True, lane[1:] != lane[:-1])[: len(lane)]
-    free = np.where(is_first, low, np.append(0.0, stop[:-1])[: len(stop)])  # the thread, since then
-    start = np.clip(tasks.start[task], free, high)
-    computing = Windows(task, low, high, lane)
+    free = np.where(is_first, earliest, np.append(0.0, stop[:-1])[: len(stop)])  # when the thread became free
+    start = np.clip(tasks.start[task], free, latest)
+    computing = Windows(task, earliest, latest, lane)
     computing.add(np.arange(len(task)), start, tasks.stop[task], COMPUTE, tasks.worker[task])
-    last = appears.copy()
-    np.maximum.at(last, lane, stop)
+    idle_start = thread_start.copy()
+    np.maximum.at(idle_start, lane, stop)
     parts = [
         computing.intervals(),
         _before(repeat, task, free, start, lane),
-        _after(repeat, worker, last, ends),
+        _after(repeat, worker, idle_start, thread_stop),
     ]
     return refine(repeat, concatenate(parts), worker)
 
@@ -48,14 +48,14 @@ def existence(repeat: Repeat) -> tuple[Floats, Floats]:
         np.array([moments.get(name, default) for name, _ in repeat.thread_rows[1]], float)
         for moments, default in ((repeat.joined, repeat.start), (repeat.left, repeat.stop))
     )
-    appears = np.clip(joined, repeat.start, repeat.stop)
-    return appears, np.clip(left, appears, repeat.stop)
+    thread_start = np.clip(joined, repeat.start, repeat.stop)
+    return thread_start, np.clip(left, thread_start, repeat.stop)
 
 
 def without_threads(repeat: Repeat) -> Intervals:
     """Return the intervals of a repeat in which no thread existed, with the reasons why nothing ran."""
-    appears, ends = existence(repeat)
-    existing = IntervalSets(np.zeros(len(appears), np.int64), appears, ends)
+    thread_start, thread_stop = existence(repeat)
+    existing = IntervalSets(np.zeros(len(thread_start), np.int64), thread_start, thread_stop)
     start, stop = np.append(repeat.start, existing.stop), np.append(existing.start, repeat.stop)
     some = stop > start
     start, stop = start[some], stop[some]
@@ -69,13 +69,13 @@ def _before(repeat: Repeat, task: Codes, start: Floats, stop: Floats, lane: Code
     """Explain the gaps before tasks: idle until the task's timeline begins, then the timeline."""
     gap = stop > start
     task, start, stop, lane = task[gap], start[gap], stop[gap], lane[gap]
-    begin = np.clip(origins(repeat).begin[task], start, stop)
+    timeline_start = np.clip(timeline_starts(repeat).start[task], start, stop)
     # Dask reports only how long a disk took for a task: it is the last part of the timeline
-    read = np.maximum(begin, stop - repeat.tasks.disk_s[task])
+    read = np.maximum(timeline_start, stop - repeat.tasks.disk_s[task])
     rows, worker = np.arange(len(task)), repeat.tasks.worker[task]
-    idle = Windows(task, start, begin, lane)
-    IdleReasons(repeat).explain(idle, rows, worker, start, begin)
-    waiting = Windows(task, begin, read, lane)
+    idle = Windows(task, start, timeline_start, lane)
+    IdleReasons(repeat).explain(idle, rows, worker, start, timeline_start)
+    waiting = Windows(task, timeline_start, read, lane)
     explain_before(repeat, waiting)
     disk = Windows(task, read, stop, lane)
     disk.add(rows, read, stop, DISK, worker)

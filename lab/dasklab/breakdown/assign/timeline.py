@@ -11,7 +11,7 @@ from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
 from dasklab.breakdown.model.intervals import Windows
 from dasklab.breakdown.model.repeat import SCHEDULER_CODE, Repeat
 from dasklab.breakdown.model.stages import (
-    CHOICE,
+    SCHEDULER_CHOICE,
     Process,
     Rule,
     Stage,
@@ -23,89 +23,91 @@ TIMER_S = 0.005  # Dask's longest interval between two batches; workers have 2 m
 
 
 @dataclass(frozen=True)
-class Origins:
+class TimelineStarts:
     """Where the timeline of each task begins, and the task that ended there (``NONE``: another event)."""
 
-    begin: Floats
+    start: Floats
     trigger: Codes
 
 
-class Walk:
+class Cursors:
     """Moments that are moved backwards from stamp to stamp, one for each task."""
 
-    def __init__(self, begin: Floats) -> None:
-        self.begin = begin
+    def __init__(self, time: Floats) -> None:
+        self.time = time
 
     def back_to(self, stamp: Floats) -> tuple[Mask, Floats, Floats]:
         """Go back to a stamp, where it was taken and is earlier.
 
         Returns:
-            Which walks moved, and from where to where (start, stop) in time.
+            Which of them moved, and from where to where (start, stop) in time.
         """
-        moved = stamp < self.begin
-        stop, self.begin = self.begin, np.where(moved, stamp, self.begin)
-        return moved, self.begin, stop
+        moved = stamp < self.time
+        stop, self.time = self.time, np.where(moved, stamp, self.time)
+        return moved, self.time, stop
 
 
-def origins(repeat: Repeat) -> Origins:
+def timeline_starts(repeat: Repeat) -> TimelineStarts:
     """Find where each task's timeline begins."""
-    walk = Walk(repeat.tasks.start)
+    cursors = Cursors(repeat.tasks.start)
     for stage in stages_before_start():
-        walk.back_to(repeat.tasks.stamps[stage.begin])
+        cursors.back_to(repeat.tasks.stamps[stage.start])
     trigger = _triggers(repeat)
     has = trigger != NONE
-    walk.back_to(np.where(has, repeat.tasks.stamps[CHOICE.begin][trigger], np.nan))
+    cursors.back_to(np.where(has, repeat.tasks.stamps[SCHEDULER_CHOICE.start][trigger], np.nan))
     for stage in stages_after_stop():
-        walk.back_to(np.where(has, repeat.tasks.stamps[stage.begin][trigger], np.nan))
-    return Origins(walk.begin, trigger)
+        cursors.back_to(np.where(has, repeat.tasks.stamps[stage.start][trigger], np.nan))
+    return TimelineStarts(cursors.time, trigger)
 
 
 def _triggers(repeat: Repeat) -> Codes:
     """Return the trigger of each task, unless it is the task itself or the choice was not recorded."""
     itself = repeat.tasks.trigger == np.arange(len(repeat.tasks))
-    return np.where(itself | np.isnan(repeat.tasks.stamps[CHOICE.end]), NONE, repeat.tasks.trigger)
+    return np.where(itself | np.isnan(repeat.tasks.stamps[SCHEDULER_CHOICE.stop]), NONE, repeat.tasks.trigger)
 
 
-def report_begins(repeat: Repeat) -> Floats:
+def report_starts(repeat: Repeat) -> Floats:
     """Find for each task where the walk back from its handled report ends: at the end of the task."""
-    walk = Walk(repeat.tasks.handled)
+    cursors = Cursors(repeat.tasks.handled)
     for stage in stages_after_stop():
-        walk.back_to(repeat.tasks.stamps[stage.begin])
-    return walk.begin
+        cursors.back_to(repeat.tasks.stamps[stage.start])
+    return cursors.time
 
 
 def explain_before(repeat: Repeat, windows: Windows) -> None:
     """Add to each window the timeline of its task up to the task's start, as far as it lies within."""
     task = windows.task
     rows = np.arange(len(task))
-    walk = Walk(repeat.tasks.start[task])
+    cursors = Cursors(repeat.tasks.start[task])
     for stage in stages_before_start():
-        _step(repeat, windows, rows, task, stage, walk)
+        _step(repeat, windows, rows, task, stage, cursors)
     trigger = _triggers(repeat)[task]
     has = trigger != NONE
-    moved, start, stop = walk.back_to(np.where(has, repeat.tasks.stamps[CHOICE.begin][trigger], np.nan))
+    moved, start, stop = cursors.back_to(
+        np.where(has, repeat.tasks.stamps[SCHEDULER_CHOICE.start][trigger], np.nan)
+    )
     scheduler = np.full(moved.sum(), SCHEDULER_CODE)
-    windows.add(rows[moved], start[moved], stop[moved], CHOICE.causes[0], scheduler)
-    after = Walk(walk.begin[has])
+    windows.add(rows[moved], start[moved], stop[moved], SCHEDULER_CHOICE.causes[0], scheduler)
+    after = Cursors(cursors.time[has])
     for stage in stages_after_stop():
         _step(repeat, windows, rows[has], trigger[has], stage, after)
 
 
 def explain_after(repeat: Repeat, windows: Windows) -> None:
     """Add to each window what happened from the end of its task until the window's end."""
-    walk = Walk(windows.high)
+    cursors = Cursors(windows.stop)
     for stage in stages_after_stop():
-        _step(repeat, windows, np.arange(len(windows.high)), windows.task, stage, walk)
+        _step(repeat, windows, np.arange(len(windows.stop)), windows.task, stage, cursors)
 
 
-def _step(repeat: Repeat, windows: Windows, rows: Codes, task: Codes, stage: Stage, walk: Walk) -> None:
+def _step(repeat: Repeat, windows: Windows, rows: Codes, task: Codes, stage: Stage, cursors: Cursors) -> None:
     """Go back through one stage, and add its time to the windows.
 
     Args:
-        rows: windows, one for each walk.
+        rows: windows, one for each cursor.
         task: the tasks whose stages these are; not those of the windows, where they triggered them.
     """
-    moved, start, stop = walk.back_to(repeat.tasks.stamps[stage.begin][task])
+    moved, start, stop = cursors.back_to(repeat.tasks.stamps[stage.start][task])
     rows, task, start, stop = rows[moved], task[moved], start[moved], stop[moved]
     worker = repeat.tasks.worker[task]
     scheduler = np.full(len(task), SCHEDULER_CODE)
@@ -114,7 +116,7 @@ def _step(repeat: Repeat, windows: Windows, rows: Codes, task: Codes, stage: Sta
         windows.add(rows, start, stop, stage.causes[0], place)
     elif stage.rule is Rule.DATA:
         explain_data(repeat, windows, rows, start, stop)
-    elif stage.rule is Rule.HELD:
+    elif stage.rule is Rule.SEND_TIMER:
         late, timer = stage.causes
         free = np.minimum(np.fmax(start, repeat.tasks.stamps[stage.due][task]), stop)
         timer_start = np.minimum(free, np.maximum(start, free - TIMER_S))
@@ -124,6 +126,6 @@ def _step(repeat: Repeat, windows: Windows, rows: Codes, task: Codes, stage: Sta
     else:
         sender_cause, wire, receiver_cause = stage.causes
         parts = split(repeat, peer, place, start, stop)
-        windows.add(rows, start, parts.left, sender_cause, peer)
-        windows.add(rows, parts.left, parts.taken_up, wire, repeat.places.pair(place, peer))
-        windows.add(rows, parts.taken_up, stop, receiver_cause, place)
+        windows.add(rows, start, parts.wire_start, sender_cause, peer)
+        windows.add(rows, parts.wire_start, parts.wire_stop, wire, repeat.places.pair(place, peer))
+        windows.add(rows, parts.wire_stop, stop, receiver_cause, place)

@@ -23,8 +23,8 @@ from dasklab.breakdown.model.repeat import Repeat
 class Split:
     """Moments that divide the time between two processes: the sender's, the wire's, the receiver's."""
 
-    left: Floats
-    taken_up: Floats
+    wire_start: Floats
+    wire_stop: Floats
 
 
 def split(
@@ -33,22 +33,22 @@ def split(
     target: Codes,
     start: Floats,
     stop: Floats,
-    first: Floats | None = None,
-    last: Floats | None = None,
+    first_byte: Floats | None = None,
+    last_byte: Floats | None = None,
 ) -> Split:
     """Divide the time between ``start`` (written at the source) and ``stop`` (handled at the target).
 
     Args:
-        first, last: when packets showed the bytes on the wire; NaN, or nothing, where no capture did.
+        first_byte, last_byte: when packets showed them on the wire; NaN, or None, where no capture did.
     """
     _, idle = repeat.busy.around(source, start)
     free, _ = repeat.busy.around(target, stop)
-    if first is not None:
-        idle = np.where(np.isnan(first), idle, first)
-    if last is not None:
-        free = np.where(np.isnan(last), free, last)
-    taken_up = np.minimum(np.maximum(start, free), stop)
-    return Split(np.minimum(np.maximum(start, np.minimum(idle, stop)), taken_up), taken_up)
+    if first_byte is not None:
+        idle = np.where(np.isnan(first_byte), idle, first_byte)
+    if last_byte is not None:
+        free = np.where(np.isnan(last_byte), free, last_byte)
+    wire_stop = np.minimum(np.maximum(start, free), stop)
+    return Split(np.minimum(np.maximum(start, np.minimum(idle, stop)), wire_stop), wire_stop)
 
 
 def explain_data(repeat: Repeat, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
@@ -61,18 +61,18 @@ def explain_data(repeat: Repeat, windows: Windows, rows: Codes, start: Floats, s
     question, fetch = _fetches_of(repeat, windows.task[rows])
     order = np.lexsort((-repeat.fetches.stop[fetch], question))
     question, fetch = question[order], fetch[order]
-    low, high = start[question], stop[question]
-    begin = least_before(question, repeat.fetches.start[fetch], high)
-    end = np.maximum(low, repeat.fetches.stop[fetch])
-    explain_fetches(repeat, windows, rows[question], fetch, low, np.minimum(begin, end))
+    later_start = least_before(question, repeat.fetches.start[fetch], stop[question])
+    fetch_stop = np.maximum(start[question], repeat.fetches.stop[fetch])
+    explained_until = np.minimum(later_start, fetch_stop)
+    explain_fetches(repeat, windows, rows[question], fetch, start[question], explained_until)
     earliest = stop.copy()
     np.minimum.at(earliest, question, repeat.fetches.start[fetch])
     _explain_rest(
         repeat,
         windows,
         np.concatenate([rows[question], rows]),
-        np.concatenate([end, start]),
-        np.concatenate([begin, earliest]),
+        np.concatenate([fetch_stop, start]),
+        np.concatenate([later_start, earliest]),
     )
 
 
@@ -82,29 +82,31 @@ def explain_fetches(
     """Add the stages of fetches to some windows, as far as they lie between two moments."""
     fetches = repeat.fetches
     receiver, sender = fetches.receiver[fetch], fetches.sender[fetch]
-    begin, end = fetches.start[fetch], fetches.stop[fetch]
+    fetch_start, fetch_stop = fetches.start[fetch], fetches.stop[fetch]
     incoming, outgoing = repeat.places.pair(receiver, sender), repeat.places.pair(sender, receiver)
     busy = fetches.busy[fetch]
 
-    def add(first: Floats, last: Floats, cause: Cause, place: Codes, some: Mask = ~busy) -> None:
+    def add(stage_start: Floats, stage_stop: Floats, cause: Cause, place: Codes, some: Mask = ~busy) -> None:
         index = np.flatnonzero(some)
-        clipped = np.maximum(first, start)[index], np.minimum(last, stop)[index]
+        clipped = np.maximum(stage_start, start)[index], np.minimum(stage_stop, stop)[index]
         windows.add(rows[index], *clipped, cause, place[index])
 
-    add(begin, end, PEER, incoming, busy)
-    served = np.clip(np.fmax(fetches.serve_start[fetch], begin), begin, end)
-    packed = np.minimum(served + fetches.serialise_s[fetch], end)
-    complete = np.maximum(packed, end - fetches.deserialise_s[fetch])
-    request = split(repeat, receiver, sender, begin, served)
-    add(begin, request.left, RECEIVED, outgoing)
-    add(request.left, request.taken_up, WIRE, outgoing)
-    add(request.taken_up, served, PEER, outgoing)
+    add(fetch_start, fetch_stop, PEER, incoming, busy)
+    served = np.clip(np.fmax(fetches.serve_start[fetch], fetch_start), fetch_start, fetch_stop)
+    packed = np.minimum(served + fetches.serialise_s[fetch], fetch_stop)
+    complete = np.maximum(packed, fetch_stop - fetches.deserialise_s[fetch])
+    request = split(repeat, receiver, sender, fetch_start, served)
+    add(fetch_start, request.wire_start, RECEIVED, outgoing)
+    add(request.wire_start, request.wire_stop, WIRE, outgoing)
+    add(request.wire_stop, served, PEER, outgoing)
     add(served, packed, SERIALISE, sender)
-    data = split(repeat, sender, receiver, packed, complete, fetches.first[fetch], fetches.last[fetch])
-    add(packed, data.left, PEER, incoming)
-    add(data.left, data.taken_up, WIRE, incoming)
-    add(data.taken_up, complete, RECEIVED, incoming)
-    add(complete, end, SERIALISE, receiver)
+    data = split(
+        repeat, sender, receiver, packed, complete, fetches.first_byte[fetch], fetches.last_byte[fetch]
+    )
+    add(packed, data.wire_start, PEER, incoming)
+    add(data.wire_start, data.wire_stop, WIRE, incoming)
+    add(data.wire_stop, complete, RECEIVED, incoming)
+    add(complete, fetch_stop, SERIALISE, receiver)
 
 
 def fetch_stages(repeat: Repeat) -> tuple[Intervals, Codes]:
@@ -133,21 +135,22 @@ def _fetches_of(repeat: Repeat, task: Codes) -> tuple[Codes, Codes]:
 
 def _explain_rest(repeat: Repeat, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
     """Explain time in which a task needed data and none of its own fetches was under way."""
-    start, stop = np.maximum(start, windows.low[rows]), np.minimum(stop, windows.high[rows])
+    start, stop = np.maximum(start, windows.start[rows]), np.minimum(stop, windows.stop[rows])
     some = stop > start
     rows, start, stop = rows[some], start[some], stop[some]
     worker = repeat.tasks.worker[windows.task[rows]]
     question, fetch = _fetches_between(repeat, worker, start, stop)
     order = np.lexsort((-repeat.fetches.stop[fetch], question))
     question, fetch = question[order], fetch[order]
-    low, end = start[question], np.maximum(start[question], repeat.fetches.stop[fetch])
-    begin = least_before(question, repeat.fetches.start[fetch], stop[question])
-    explain_fetches(repeat, windows, rows[question], fetch, low, np.minimum(begin, end))
+    later_start = least_before(question, repeat.fetches.start[fetch], stop[question])
+    fetch_stop = np.maximum(start[question], repeat.fetches.stop[fetch])
+    explained_until = np.minimum(later_start, fetch_stop)
+    explain_fetches(repeat, windows, rows[question], fetch, start[question], explained_until)
     # after a peer answered that it is busy, Dask waits before it asks again
     busy = repeat.fetches.busy[fetch]
     pair = repeat.places.pair(repeat.fetches.receiver[fetch], repeat.fetches.sender[fetch])
     for cause, mask, place in ((PEER, busy, pair), (LAG, ~busy, worker[question])):
-        windows.add(rows[question[mask]], end[mask], begin[mask], cause, place[mask])
+        windows.add(rows[question[mask]], fetch_stop[mask], later_start[mask], cause, place[mask])
     earliest = stop.copy()
     np.minimum.at(earliest, question, repeat.fetches.start[fetch])
     windows.add(rows, start, earliest, LAG, worker)
@@ -160,11 +163,12 @@ def _fetches_between(repeat: Repeat, worker: Codes, start: Floats, stop: Floats)
         mine = np.flatnonzero(worker == node)
         fetch = np.flatnonzero(repeat.fetches.receiver == node)
         fetch = fetch[np.argsort(repeat.fetches.start[fetch], kind="stable")]
-        begins = repeat.fetches.start[fetch]
-        # a fetch that began earlier may still be under way: ends so far never decrease
-        ends = np.maximum.accumulate(repeat.fetches.stop[fetch]) if len(fetch) else begins
-        first, last = np.searchsorted(ends, start[mine], "right"), np.searchsorted(begins, stop[mine])
-        row, position = expand(first, last)
+        starts = repeat.fetches.start[fetch]
+        # a fetch that began earlier may still be under way: the latest stops so far never decrease
+        stops = np.maximum.accumulate(repeat.fetches.stop[fetch]) if len(fetch) else starts
+        row, position = expand(
+            np.searchsorted(stops, start[mine], "right"), np.searchsorted(starts, stop[mine])
+        )
         under_way = repeat.fetches.stop[fetch[position]] > start[mine[row]]
         questions.append(mine[row[under_way]])
         matches.append(fetch[position[under_way]])

@@ -61,17 +61,17 @@ def _on_axis(group: Codes, seconds: Floats) -> Codes:
 def pairs(owner: Codes, query: Codes) -> tuple[Codes, Codes]:
     """Return all pairs of a question and an entry of its owner: positions in ``query`` and in ``owner``."""
     order = np.argsort(owner, kind="stable")
-    first = np.searchsorted(owner[order], query)
-    last = np.searchsorted(owner[order], query, side="right")
-    question, position = expand(first, last)
+    start = np.searchsorted(owner[order], query)
+    stop = np.searchsorted(owner[order], query, side="right")
+    question, position = expand(start, stop)
     return question, order[position]
 
 
-def expand(first: Codes, last: Codes) -> tuple[Codes, Codes]:
-    """Return for each range ``first[i]:last[i]`` all its members: ``i`` and the member."""
-    counts = np.maximum(last - first, 0)
-    row = np.repeat(np.arange(len(first)), counts)
-    member = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+def expand(start: Codes, stop: Codes) -> tuple[Codes, Codes]:
+    """Return for each range ``start[i]:stop[i]`` all its members: ``i`` and the member."""
+    counts = np.maximum(stop - start, 0)
+    row = np.repeat(np.arange(len(start)), counts)
+    member = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(start, counts)
     return row, member
 
 

@@ -74,10 +74,10 @@ class Bottleneck:
 SLOW = Bottleneck("slow worker", "computing that took longer than the same tasks elsewhere")
 LINK = Bottleneck("link", "the wire")
 SCHEDULING = Bottleneck("scheduler", "the scheduler")
-LATE = Bottleneck("worker lag", "worker lag")
+WORKER_LAG = Bottleneck("worker lag", "worker lag")
 PLACEMENT = Bottleneck("placement", "data that a better placement would not have moved")
-BUSY = Bottleneck("busy peers", "handing over data: busy peers, serialising, receiving")
-OWN = Bottleneck("computing", "computing")
+BUSY_PEERS = Bottleneck("busy peers", "handing over data: busy peers, serialising, receiving")
+COMPUTING = Bottleneck("computing", "computing")
 USER_CODE = Bottleneck("client code", "the client's own code")
 GRAPHS = Bottleneck("graphs", "building, sending and preparing graphs")
 CLIENT_DATA = Bottleneck("client data", "data between the client and the workers")
@@ -85,10 +85,10 @@ ANSWERS = Bottleneck("answers", "calls that waited for the cluster, but not for 
 UNMETERED_TASKS = Bottleneck(
     "unmetered tasks", "running tasks (it was not recorded whether they computed or waited)"
 )
-UNSEEN = Bottleneck("between computations", "between computations")
+BETWEEN_COMPUTATIONS = Bottleneck("between computations", "between computations")
 RESULTS = Bottleneck("results", "results on their way to the client's code")
 LOCKS = Bottleneck("locks", "waiting for locks, semaphores, queues or events")
-INNER = Bottleneck("nested tasks", "tasks that wait for tasks of their own")
+NESTED_TASKS = Bottleneck("nested tasks", "tasks that wait for tasks of their own")
 OUTSIDE = Bottleneck("outside", "tasks that wait for something outside of Dask")
 UNKNOWN_WAIT = Bottleneck(
     "cpu or outside",
@@ -97,13 +97,13 @@ UNKNOWN_WAIT = Bottleneck(
 GIL = Bottleneck("interpreter", "waiting for the interpreter (GIL)")
 CPU = Bottleneck("cpu", "waiting for a CPU")
 COLLECTION = Bottleneck("garbage collection", "garbage collection")
-LOST = Bottleneck("lost results", "computing again what was lost")
+LOST_RESULTS = Bottleneck("lost results", "computing again what was lost")
 ACTORS = Bottleneck("actors", "actors")
 MEMORY = Bottleneck("memory", "workers that are paused because of memory")
-STORE = Bottleneck("disk", "disk")
-ABSENT = Bottleneck("no worker", "waiting for workers to start")
+DISK_USE = Bottleneck("disk", "disk")
+MISSING_WORKERS = Bottleneck("no worker", "waiting for workers to start")
 IDLE = Bottleneck("idle", "idle")
-UNTOLD = Bottleneck("undivided", "that could not be divided further")
+NOT_DIVIDED = Bottleneck("undivided", "that could not be divided further")
 BOTTLENECKS = [value for value in vars().values() if isinstance(value, Bottleneck)]
 
 
@@ -159,17 +159,17 @@ def cause_named(name: str) -> Cause:
 
 
 COMPUTE = _register(
-    "compute", Group.COMPUTATION, Kind.WORK, OWN,
+    "compute", Group.COMPUTATION, Kind.WORK, COMPUTING,
     "computing",
     "The thread runs a task.",
 )  # fmt: skip
 SERIALISE = _register(
-    "serialise", Group.DATA, Kind.WAITING, BUSY,
+    "serialise", Group.DATA, Kind.WAITING, BUSY_PEERS,
     "serialising and deserialising data",
     "Either end of a transfer that the next task waits for converts or compresses the data.",
 )  # fmt: skip
 PEER = _register(
-    "peer", Group.DATA, Kind.WAITING, BUSY,
+    "peer", Group.DATA, Kind.WAITING, BUSY_PEERS,
     "waiting for data: the peer was busy",
     "The worker that has the data had not handled the request yet, went on with other work after it wrote "
     "the data, or answered that it was busy.",
@@ -180,18 +180,18 @@ WIRE = _register(
     "Neither end of the transfer was busy. Kernel and wake-up latency are included.",
 )  # fmt: skip
 RECEIVED = _register(
-    "received", Group.DATA, Kind.WAITING, BUSY,
+    "received", Group.DATA, Kind.WAITING, BUSY_PEERS,
     "waiting for data: being received",
     "The receiver's event loop was busy without a break until it had the data, which may have waited there.",
 )  # fmt: skip
 DISK = _register(
-    "disk", Group.WORKER, Kind.WAITING, STORE,
+    "disk", Group.WORKER, Kind.WAITING, DISK_USE,
     "disk",
     "Dask reported reading spilled data back, or spilling, for this task (only if it took more than 5 ms, on "
     "a worker that spilled).",
 )  # fmt: skip
 LAG = _register(
-    "lag", Group.WORKER, Kind.WAITING, LATE,
+    "lag", Group.WORKER, Kind.WAITING, WORKER_LAG,
     "had work, did not run it (worker lag)",
     "The worker had the task and all its data, or its event loop was busy when the task arrived; or a task "
     "had ended and its end was not reported yet.",
@@ -275,7 +275,7 @@ HOLDING = _register(
     "A task ran while it held a lock or semaphore that another task waited for.",
 )  # fmt: skip
 NESTED = _register(
-    "nested", Group.COMPUTATION, Kind.WAITING, INNER,
+    "nested", Group.COMPUTATION, Kind.WAITING, NESTED_TASKS,
     "tasks waiting for tasks of their own",
     "A task had submitted tasks itself and waited for their results.",
 )  # fmt: skip
@@ -300,7 +300,7 @@ GARBAGE = _register(
     "Python collected garbage for more than 1 ms at a time.",
 )  # fmt: skip
 AGAIN = _register(
-    "again", Group.COMPUTATION, Kind.WORK, LOST,
+    "again", Group.COMPUTATION, Kind.WORK, LOST_RESULTS,
     "computing again what was lost",
     "The result had been computed before, and was lost with its worker.",
 )  # fmt: skip
@@ -320,18 +320,18 @@ EXTERNAL_OR_STARVED = _register(
     "A task ran without using a CPU, on a system (macOS, Windows) that does not say if it waited for one.",
 )  # fmt: skip
 UNDIVIDED = _register(
-    "undivided", Group.IDLE, Kind.IDLE, UNTOLD,
+    "undivided", Group.IDLE, Kind.IDLE, NOT_DIVIDED,
     "could not be divided further",
     "No evidence says what this time was spent on, or pieces of evidence contradict each other.",
 )  # fmt: skip
 BETWEEN = _register(
-    "between", Group.CLIENT, Kind.IDLE, UNSEEN,
+    "between", Group.CLIENT, Kind.IDLE, BETWEEN_COMPUTATIONS,
     "between computations",
     "The scheduler knew no unfinished task, and the program that uses the cluster was not recorded: whether "
     "it ran code of its own or moved data is unknown.",
 )  # fmt: skip
 NO_WORKER = _register(
-    "no-worker", Group.IDLE, Kind.WAITING, ABSENT,
+    "no-worker", Group.IDLE, Kind.WAITING, MISSING_WORKERS,
     "no worker was there",
     "The cluster had no worker yet, or none any more, or the thread's worker was being started again.",
 )  # fmt: skip

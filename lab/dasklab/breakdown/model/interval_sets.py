@@ -26,16 +26,16 @@ class IntervalSets:
         member, start, stop = member[some], start[some], stop[some]
         self._base = float(start.min(initial=np.inf)) if len(start) else 0.0
         self._span = float(stop.max(initial=-np.inf)) - self._base if len(start) else 0.0
-        left, right = self._axis(member, start), self._axis(member, stop)
-        order = np.argsort(left, kind="stable")
-        left, start = left[order], start[order]
-        until = np.maximum.accumulate(right[order]) if len(order) else right
-        first = np.flatnonzero(np.concatenate([[True], left[1:] > until[:-1]])) if len(order) else order
+        axis_start, axis_stop = self._axis(member, start), self._axis(member, stop)
+        order = np.argsort(axis_start, kind="stable")
+        axis_start, start = axis_start[order], start[order]
+        until = np.maximum.accumulate(axis_stop[order]) if len(order) else axis_stop
+        first = np.flatnonzero(np.concatenate([[True], axis_start[1:] > until[:-1]])) if len(order) else order
         last = np.append(first[1:], len(order)) - 1 if len(order) else order
-        self._left, self._right = left[first], until[last]
+        self._axis_start, self._axis_stop = axis_start[first], until[last]
         self.member, self.start = member[order][first], start[first]
-        self.stop = self.start + (self._right - self._left)
-        self._before = np.concatenate([[0.0], np.cumsum(self._right - self._left)])
+        self.stop = self.start + (self._axis_stop - self._axis_start)
+        self._before = np.concatenate([[0.0], np.cumsum(self._axis_stop - self._axis_start)])
 
     def renumbered(self, number: Codes) -> IntervalSets:
         """Return the sets of the members that have a new number (``number[member] >= 0``)."""
@@ -44,11 +44,11 @@ class IntervalSets:
 
     def around(self, member: Codes, time: Floats) -> tuple[Floats, Floats]:
         """Return the ends of the interval around each moment; the moment itself where there is none."""
-        if not len(self._left):
+        if not len(self._axis_start):
             return time, time
         at = self._axis(member, time)
-        index = np.searchsorted(self._left, at) - 1
-        inside = (index >= 0) & (self._right[index] >= at)
+        index = np.searchsorted(self._axis_start, at) - 1
+        inside = (index >= 0) & (self._axis_stop[index] >= at)
         return np.where(inside, self.start[index], time), np.where(inside, self.stop[index], time)
 
     def within(self, member: Codes, start: Floats, stop: Floats) -> Floats:
@@ -56,12 +56,14 @@ class IntervalSets:
         return self._covered_before(member, np.maximum(start, stop)) - self._covered_before(member, start)
 
     def _covered_before(self, member: Codes, time: Floats) -> Floats:
-        if not len(self._left):
+        if not len(self._axis_start):
             return np.zeros(len(time))
         at = self._axis(member, time)
-        index = np.searchsorted(self._left, at, side="right") - 1
+        index = np.searchsorted(self._axis_start, at, side="right") - 1
         partly = np.where(
-            index >= 0, np.clip(at, self._left[index], self._right[index]) - self._left[index], 0
+            index >= 0,
+            np.clip(at, self._axis_start[index], self._axis_stop[index]) - self._axis_start[index],
+            0,
         )
         return self._before[np.maximum(index, 0)] + partly
 

@@ -84,12 +84,12 @@ class Windows:
 
     Attributes:
         task: for which task each window is explained.
-        low, high: its ends. Whatever is added beyond them is cut off.
+        start, stop: its ends. Whatever is added beyond them is cut off.
         lane: the lane of its intervals.
     """
 
-    def __init__(self, task: Codes, low: Floats, high: Floats, lane: Codes) -> None:
-        self.task, self.low, self.high, self.lane = task, low, high, lane
+    def __init__(self, task: Codes, start: Floats, stop: Floats, lane: Codes) -> None:
+        self.task, self.start, self.stop, self.lane = task, start, stop, lane
         self._parts: list[Intervals] = []
 
     def add(self, rows: Codes, start: Floats, stop: Floats, cause: Cause, place: Codes) -> None:
@@ -99,7 +99,7 @@ class Windows:
             rows: the windows, one for each interval.
             start, stop: ends of the intervals, before they are cut.
         """
-        start, stop = np.maximum(start, self.low[rows]), np.minimum(stop, self.high[rows])
+        start, stop = np.maximum(start, self.start[rows]), np.minimum(stop, self.stop[rows])
         some = stop - start > TICK_S
         rows = rows[some]
         codes = np.full(len(rows), cause.code)

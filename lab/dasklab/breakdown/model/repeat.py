@@ -14,7 +14,7 @@ from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask, last_befor
 from dasklab.breakdown.model.evidence import Evidence
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Places
-from dasklab.breakdown.model.steps import NO_STEPS, Steps, steps
+from dasklab.breakdown.model.step_function import ZERO, StepFunction
 
 CLIENT, SCHEDULER = "client", "scheduler"
 CLIENT_CODE, SCHEDULER_CODE, FIRST_WORKER = 0, 1, 2
@@ -99,7 +99,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Fetches:
-    """Requests of workers for data. ``first`` and ``last``: when packets showed the data on the wire."""
+    """Requests of workers for data. ``first_byte`` and ``last_byte``: when packets showed the data."""
 
     receiver: Codes
     sender: Codes
@@ -109,8 +109,8 @@ class Fetches:
     serve_start: Floats
     serialise_s: Floats
     deserialise_s: Floats
-    first: Floats
-    last: Floats
+    first_byte: Floats
+    last_byte: Floats
 
     def __len__(self) -> int:
         return len(self.start)
@@ -130,10 +130,10 @@ class Graph:
 
     Attributes:
         client: id of the client that sent it; empty if unknown.
-        is_recorded: whether that client was recorded. Else ``begin`` and ``sent`` are ``received``.
+        is_recorded: whether that client was recorded. Else ``start`` and ``sent`` are ``received``.
     """
 
-    begin: float
+    start: float
     sent: float
     received: float
     tasks: int
@@ -223,10 +223,10 @@ class Repeat:
     busy: IntervalSets
     """When the event loop of each process was busy."""
 
-    unfinished: Steps = NO_STEPS
+    unfinished: StepFunction = ZERO
     """Number of tasks that the scheduler knew and that were not done, over time. Sorted by time."""
 
-    queued: Steps = NO_STEPS
+    queued: StepFunction = ZERO
     """Number of these that the scheduler kept back because no worker should get more. Sorted by time."""
 
     warmup: bool = False
@@ -356,11 +356,11 @@ class Repeat:
         return keys
 
     @cached_property
-    def load(self) -> dict[int, Steps]:
+    def load(self) -> dict[int, StepFunction]:
         """For each worker how many tasks it has been assigned that have not ended."""
         tasks = self.tasks
         return {
-            worker: steps(
+            worker: StepFunction.from_increments(
                 np.concatenate([tasks.assigned[mine], tasks.stop[mine]]), np.repeat([1, -1], len(mine))
             )
             for worker in self.workers

@@ -67,7 +67,7 @@ class Rule(Enum):
     """How the time of a stage is divided among its causes."""
 
     WHOLE = "all of it has one cause"
-    HELD = "late, except for what the send timer held back"
+    SEND_TIMER = "late, except for what the send timer held back"
     MESSAGE = "sender, wire, receiver"
     DATA = "the transfers that the task waits for"
 
@@ -77,15 +77,15 @@ class Stage:
     """The time between two stamps of a task.
 
     Attributes:
-        begin, end: names of the stamps.
+        start, stop: names of the stamps.
         place: the process that holds the task; for a message, the one that receives it.
         causes: in the order of ``rule``.
-        due: for ``Rule.HELD``, the stamp until which the send timer held the message back.
+        due: for ``Rule.SEND_TIMER``, the stamp until which the send timer held the message back.
         moves_with_link: whether a slower link makes it longer.
     """
 
-    begin: str
-    end: str
+    start: str
+    stop: str
     title: str
     place: Process
     rule: Rule
@@ -96,7 +96,10 @@ class Stage:
 
 S, W = Process.SCHEDULER, Process.WORKER
 STAGES = (
-    Stage("decided", "sent", "worker chosen, until its batch leaves", S, Rule.HELD, (LOOP, TIMER), due="due"),
+    Stage(
+        "decided", "sent", "worker chosen, until its batch leaves", S,
+        Rule.SEND_TIMER, (LOOP, TIMER), due="due",
+    ),
     Stage(
         "sent", "arrived", "on the wire to the worker, until its event loop handles it", W,
         Rule.MESSAGE, (LOOP, MESSAGE, LAG), moves_with_link=True,
@@ -109,22 +112,24 @@ STAGES = (
     Stage("executing", "start", "event loop to thread", W, Rule.WHOLE, (LAG,)),
     Stage("start", "stop", "computing", W, Rule.WHOLE, (COMPUTE,)),
     Stage("stop", "done", "thread to event loop", W, Rule.WHOLE, (LAG,)),
-    Stage("done", "reported", "until its batch leaves", W, Rule.HELD, (LAG, TIMER), due="report_due"),
+    Stage("done", "reported", "until its batch leaves", W, Rule.SEND_TIMER, (LAG, TIMER), due="report_due"),
     Stage(
         "reported", "handled", "on the wire to the scheduler, until it has handled it", S,
         Rule.MESSAGE, (LAG, MESSAGE, LOOP), moves_with_link=True,
     ),
 )  # fmt: skip
-CHOICE = Stage("handled", "decided", "the scheduler chooses what comes next", S, Rule.WHOLE, (LOGIC,))
+SCHEDULER_CHOICE = Stage(
+    "handled", "decided", "the scheduler chooses what comes next", S, Rule.WHOLE, (LOGIC,)
+)
 """From the report of one task to the choice of a worker for the next: it links two timelines."""
 
-STAMPS = (STAGES[0].begin, *(stage.end for stage in STAGES))
+STAMPS = (STAGES[0].start, *(stage.stop for stage in STAGES))
 DUE_STAMPS = tuple(stage.due for stage in STAGES if stage.due)
 
 
 def clock_of(stamp: str) -> Process:
     """Return which process takes a stamp."""
-    return next(s.place for s in STAGES if stamp in (s.end, s.due) or stamp == STAGES[0].begin)
+    return next(s.place for s in STAGES if stamp in (s.stop, s.due) or stamp == STAGES[0].start)
 
 
 def stages_before_start() -> Iterator[Stage]:

@@ -54,13 +54,13 @@ class Stays:
         some = IntervalSets(np.zeros(len(self.name), np.int64), self.start, self.stop)
         if not len(self.name):
             return some
-        begins, ends = np.append(start, some.stop), np.append(some.start, stop)
-        return IntervalSets(np.zeros(len(begins), np.int64), begins, ends)
+        starts, stops = np.append(start, some.stop), np.append(some.start, stop)
+        return IntervalSets(np.zeros(len(starts), np.int64), starts, stops)
 
 
 def stays(workers: pd.DataFrame, start: float, stop: float) -> Stays:
     """Return the stays of all workers in a repeat."""
     joined, left = floats(workers.joined_s), floats(workers.left_s)
-    begin = np.clip(np.where(np.isnan(joined), start, joined), start, stop)
-    end = np.clip(np.where(np.isnan(left), stop, left), begin, stop)
-    return Stays(workers.worker.to_numpy(object), joined, left, begin, end)
+    within_start = np.clip(np.where(np.isnan(joined), start, joined), start, stop)
+    within_stop = np.clip(np.where(np.isnan(left), stop, left), within_start, stop)
+    return Stays(workers.worker.to_numpy(object), joined, left, within_start, within_stop)

@@ -25,7 +25,7 @@ from dasklab.breakdown.model.repeat import (
     Tasks,
 )
 from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS
-from dasklab.breakdown.model.steps import Steps, steps
+from dasklab.breakdown.model.step_function import StepFunction
 from dasklab.breakdown.prepare.capacity import stays
 from dasklab.breakdown.prepare.gather_evidence import gather_evidence
 from dasklab.records.assemble import texts
@@ -33,7 +33,7 @@ from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.user_lines import COMPUTES, WAITS
 
 ROUNDING_S = 1e-6  # of recorded stamps
-GRAPH_COLUMNS = ("begin", "sent", "received", "materialise", "order", "state")
+GRAPH_COLUMNS = ("sent", "received", "materialise", "order", "state")
 
 
 def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
@@ -152,8 +152,8 @@ def _fetches(rows: pd.DataFrame, nodes: Mapping[str, int]) -> Fetches:
         serve_start=floats(rows.serve_start_s),
         serialise_s=np.nan_to_num(floats(rows.serialise_s)),
         deserialise_s=np.nan_to_num(floats(rows.deserialise_s)),
-        first=nothing,
-        last=nothing,
+        first_byte=nothing,
+        last_byte=nothing,
     )
 
 
@@ -163,10 +163,10 @@ def _delivered(requested: Codes, lists: Sequence[Sequence[str]], keys: pd.Index[
     Args:
         requested: for each fetch the position in ``lists`` of what it was for.
     """
-    ends = np.cumsum([len(names) for names in lists], dtype=np.int64)
+    stops = np.cumsum([len(names) for names in lists], dtype=np.int64)
     codes = positions(keys, np.array(list(chain.from_iterable(lists)), object))
-    begins = np.append(0, ends[:-1])[: len(ends)]
-    fetch, position = expand(begins[requested], ends[requested])
+    starts = np.append(0, stops[:-1])[: len(stops)]
+    fetch, position = expand(starts[requested], stops[requested])
     return Delivered(fetch, codes[position])
 
 
@@ -183,6 +183,7 @@ def complete_graphs(rows: pd.DataFrame) -> pd.DataFrame:
 def _graph(row: Mapping[Any, Any]) -> Graph:
     seconds = {name: float(row[f"{name}_s"]) for name in GRAPH_COLUMNS}
     return Graph(
+        start=float(row["begin_s"]),
         tasks=int(row["tasks"]),
         nbytes=int(row["nbytes"]),
         client=row["client"] if isinstance(row["client"], str) else "",
@@ -208,7 +209,7 @@ def _lines(rows: pd.DataFrame) -> Lines:
     return Lines(floats(rows.start_s), floats(rows.stop_s), waits, local, code, list(different))
 
 
-def _unfinished(tasks: pd.DataFrame) -> tuple[Steps, Steps]:
+def _unfinished(tasks: pd.DataFrame) -> tuple[StepFunction, StepFunction]:
     """Return how many tasks the scheduler knew that were not done, and how many it kept back, over time."""
     waiting, queued, decided, handled = (
         floats(tasks[name]) for name in ("waiting_s", "queued_s", "decided_s", "handled_s")
@@ -216,12 +217,14 @@ def _unfinished(tasks: pd.DataFrame) -> tuple[Steps, Steps]:
     return _between(np.fmin(waiting, decided), handled), _between(queued, decided)
 
 
-def _between(begin: Floats, end: Floats) -> Steps:
+def _between(start: Floats, stop: Floats) -> StepFunction:
     """Return how many of some stretches of time contain each moment; one without an end goes on."""
-    real = ~np.isnan(begin)
-    begin, end = begin[real], end[real]
-    end = end[~np.isnan(end)]
-    return steps(np.concatenate([begin, end]), np.repeat([1, -1], [len(begin), len(end)]))
+    real = ~np.isnan(start)
+    start, stop = start[real], stop[real]
+    stop = stop[~np.isnan(stop)]
+    return StepFunction.from_increments(
+        np.concatenate([start, stop]), np.repeat([1, -1], [len(start), len(stop)])
+    )
 
 
 def _codes(names: pd.Series[str], nodes: Mapping[str, int]) -> Codes:

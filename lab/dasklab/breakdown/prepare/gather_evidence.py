@@ -29,7 +29,7 @@ def gather_evidence(
     nodes: Mapping[str, int],
     prefixes: Sequence[str],
     start: float,
-    end: float,
+    stop: float,
 ) -> Evidence:
     """Collect the evidence of a repeat.
 
@@ -39,27 +39,27 @@ def gather_evidence(
         keys: the repeat's keys, by code.
         nodes: codes of processes by name.
         prefixes: for each key what is computed.
-        start, end: when the repeat began and ended.
+        start, stop: when the repeat began and ended.
     """
-    waits, worker_stays = tables["waits"], stays(tables["workers"], start, end)
+    waits, worker_stays = tables["waits"], stays(tables["workers"], start, stop)
     row = _waiting_task(waits, tasks, keys)
     locks = (row != NONE) & ~waits.kind.isin(("Client", "held")).to_numpy(bool)
     nested = (row != NONE) & (waits.kind == "Client").to_numpy(bool)
-    begins, stops = floats(waits.start_s), floats(waits.stop_s)
+    starts, stops = floats(waits.start_s), floats(waits.stop_s)
     seceded = floats(tasks.seceded_s)
     left_thread = np.flatnonzero(~np.isnan(seceded))
     return Evidence(
-        locks=IntervalSets(row[locks], begins[locks], stops[locks]),
+        locks=IntervalSets(row[locks], starts[locks], stops[locks]),
         holding=_holding(waits, row),
         nested=IntervalSets(
             np.concatenate([row[nested], left_thread]),
-            np.concatenate([begins[nested], seceded[left_thread]]),
+            np.concatenate([starts[nested], seceded[left_thread]]),
             np.concatenate([stops[nested], floats(tasks.stop_s)[left_thread]]),
         ),
         collections=_by_node(tables["pauses"], nodes),
-        paused=_paused(tables["events"], nodes, end),
+        paused=_paused(tables["events"], nodes, stop),
         away=worker_stays.away(nodes),
-        no_worker=worker_stays.without_any(start, end),
+        no_worker=worker_stays.without_any(start, stop),
         actors=_of_all(tables["actor_calls"]),
         cpu=_cpu(tables["cpu"], nodes),
         idle_share=_idle_share(tables["metrics"], tasks, keys, prefixes),
@@ -94,11 +94,11 @@ def _of_all(rows: pd.DataFrame) -> IntervalSets:
     return IntervalSets(np.zeros(len(rows), np.int64), floats(rows.start_s), floats(rows.stop_s))
 
 
-def _paused(events: pd.DataFrame, nodes: Mapping[str, int], end: float) -> IntervalSets:
+def _paused(events: pd.DataFrame, nodes: Mapping[str, int], stop: float) -> IntervalSets:
     """Return when workers were paused: from the change to that status until their next change."""
     changes = events[(events.kind == "worker-status-change") & events.subject.isin(nodes)]
     changes = changes.assign(
-        until=changes.groupby("subject").time_s.shift(-1).fillna(end),
+        until=changes.groupby("subject").time_s.shift(-1).fillna(stop),
         status=[json.loads(text).get("status") for text in changes.detail],
     )
     paused = changes[changes.status == "paused"]

@@ -84,8 +84,8 @@ def _handled(repeat: Repeat, graphs: pd.DataFrame, introduced: pd.DataFrame) -> 
     last = np.full(len(repeat.keys) + 1, np.nan)
     order = repeat.tasks.handled_order
     last[repeat.tasks.key[order]] = repeat.tasks.handled[order]
-    ends = pd.Series(last[np.where(code == NONE, len(repeat.keys), code)]).groupby(introduced.graph).max()
-    return ends.reindex(graphs.graph).fillna(graphs.set_index("graph").received_s)
+    stops = pd.Series(last[np.where(code == NONE, len(repeat.keys), code)]).groupby(introduced.graph).max()
+    return stops.reindex(graphs.graph).fillna(graphs.set_index("graph").received_s)
 
 
 def _batches(graphs: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -108,11 +108,11 @@ def _code(row: pd.Series) -> tuple[str, int, str]:
     return row.file, int(row.line), str(row.code)
 
 
-def _returned(repeat: Repeat, begin: float, handled: float) -> float:
+def _returned(repeat: Repeat, started: float, handled: float) -> float:
     """Return when the call that waited for an operation returned."""
     start, stop = repeat.calls.of_kind("sync")
-    waits = stop[(stop >= handled) & (start <= handled) & (stop > begin)]
-    return float(waits.min()) if len(waits) else max(begin, handled)
+    waits = stop[(stop >= handled) & (start <= handled) & (stop > started)]
+    return float(waits.min()) if len(waits) else max(started, handled)
 
 
 def total(operations: Sequence[Operation], actor_calls: pd.DataFrame, repeat: Repeat) -> tuple[float, float]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from dasklab.breakdown.model.repeat import Extent, Repeat
-from dasklab.breakdown.model.steps import value_at
 from dasklab.terminal import counted
 
 LEAST_S = 0.1  # shorter local computations are not mentioned
@@ -27,7 +26,7 @@ def block_sentences(repeat: Repeat) -> Iterator[str]:
             f"Dask computed for {seconds:.1f} s in the client's own process, with another scheduler than the"
             " cluster's: that is part of the client's own code."
         )
-    left = int(value_at(repeat.unfinished, np.array([repeat.stop]))[0])
+    left = int(repeat.unfinished.at(np.array([repeat.stop]))[0])
     if left > 0:
         verb = "was" if left == 1 else "were"
         yield f"{counted(left, 'task')} {verb} not finished on the cluster when the block ended."

@@ -19,18 +19,18 @@ from dasklab.breakdown.answers.facts import Facts, facts
 from dasklab.breakdown.answers.summary import Summary, summarise
 from dasklab.breakdown.model.arrays import floats
 from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Extent, Repeat
-from dasklab.breakdown.prepare.align import (
+from dasklab.breakdown.prepare.clocks import Clock
+from dasklab.breakdown.prepare.columns import complete_graphs
+from dasklab.breakdown.prepare.common_clock import (
     Delay,
     Delays,
     Frames,
-    align,
     build_repeats,
     clocks_by_messages,
     clocks_by_packets,
+    to_common_clock,
 )
-from dasklab.breakdown.prepare.clocks import Clock
-from dasklab.breakdown.prepare.columns import complete_graphs
-from dasklab.breakdown.prepare.cut import cut
+from dasklab.breakdown.prepare.excerpt import excerpt
 from dasklab.breakdown.prepare.operations import Operation, operations, total
 from dasklab.breakdown.prepare.packets import with_packets
 from dasklab.breakdown.show.gaps import gaps
@@ -113,13 +113,13 @@ class Explained:
         """
         for operation in self.operations:
             if operation.number == number:
-                repeat = cut(self.repeats[0], operation.start, operation.stop)
+                repeat = excerpt(self.repeats[0], operation.start, operation.stop)
                 return replace(self, repeats=[repeat], operations=[operation])
         raise LabError(f"{self.trial.folder} has no operation {number}; it has {len(self.operations)}")
 
     def summary_of(self, operation: Operation) -> Summary:
         """The time breakdown of one operation of a record."""
-        return summarise([cut(self.repeats[0], operation.start, operation.stop)])
+        return summarise([excerpt(self.repeats[0], operation.start, operation.stop)])
 
 
 def gap(record: Record) -> str:
@@ -152,19 +152,21 @@ def explain(trial: Trial, captured: bool = False) -> Explained:
     delays = _delays(trial.requested) if trial.has(RequestedTrial) else {}
     if not captured:
         clocks = clocks_by_messages(frames, delays)
-        return _explained(trial, frames, clocks, build_repeats(align(frames, clocks)))
+        return _explained(trial, frames, clocks, build_repeats(to_common_clock(frames, clocks)))
     capture = trial.capture
     if capture is None or not capture.rows("tasks"):
         raise LabError(f"{trial.folder}: its capture shows no tasks")
     clocks = clocks_by_packets(frames, capture.rows("tasks"), delays)
-    repeats = [with_packets(repeat, _transfers(capture)) for repeat in build_repeats(align(frames, clocks))]
+    repeats = [
+        with_packets(repeat, _transfers(capture)) for repeat in build_repeats(to_common_clock(frames, clocks))
+    ]
     return replace(_explained(trial, frames, clocks, repeats), captured=True)
 
 
 def _explain_record(record: Trial) -> Explained:
     document, frames = records.load_record(record)
     clocks = clocks_by_messages(frames)
-    aligned = align(frames, clocks)
+    aligned = to_common_clock(frames, clocks)
     (repeat,) = build_repeats(aligned)
     if not repeat.threads:
         raise LabError(
@@ -183,7 +185,7 @@ def _explain_record(record: Trial) -> Explained:
     if not document.complete and not aligned["metrics"].metric.str.startswith("execute/").any():
         unknown = np.full(len(repeat.tasks), np.nan)
         repeat = replace(repeat, evidence=replace(repeat.evidence, idle_share=unknown))
-    whole = replace(cut(repeat, *ends), extent=extent)
+    whole = replace(excerpt(repeat, *ends), extent=extent)
     explained = _explained(record, frames, clocks, [whole])
     return replace(explained, operations=computations, document=document)
 
@@ -245,8 +247,8 @@ def _transfers(capture: Recording) -> pd.DataFrame:
         if row["kind"] == "get_data" and row["serve_ms"] is not None and row["wire_ms"] is not None
     ]
     table = pd.DataFrame(rows, columns=["sender", "receiver", "request", "serve", "wire"])
-    table["first"] = table.request + table.serve
-    table["last"] = table["first"] + table.wire
+    table["first_byte"] = table.request + table.serve
+    table["last_byte"] = table["first_byte"] + table.wire
     return table
 
 

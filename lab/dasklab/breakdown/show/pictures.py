@@ -20,7 +20,6 @@ from dasklab.breakdown.model.arrays import expand
 from dasklab.breakdown.model.causes import CAUSES, PARTS, QUEUE, Cause
 from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.breakdown.model.steps import value_at
 from dasklab.breakdown.show.wording import percent
 from dasklab.plotting import STYLE
 
@@ -47,8 +46,8 @@ def threads(repeats: Mapping[str, Repeat]) -> Figure:
 def _draw_threads(axes: Axes, name: str, repeat: Repeat, intervals: Intervals) -> None:
     _, rows = repeat.thread_rows
     idle = intervals.seconds[intervals.is_cause(QUEUE)].sum() / (len(rows) * repeat.makespan)
-    ends = (0, repeat.makespan, len(rows) - 0.5, -0.5)
-    axes.imshow(_pixels(repeat, intervals, len(rows)), aspect="auto", extent=ends, interpolation="nearest")
+    edges = (0, repeat.makespan, len(rows) - 0.5, -0.5)
+    axes.imshow(_pixels(repeat, intervals, len(rows)), aspect="auto", extent=edges, interpolation="nearest")
     axes.set_yticks(range(len(rows)), [worker for worker, _ in rows])
     axes.grid(visible=False)
     title = f"{name}: {repeat.makespan:.2f} s; idle while others queue: {percent(idle, 1)} of the thread time"
@@ -58,11 +57,11 @@ def _draw_threads(axes: Axes, name: str, repeat: Repeat, intervals: Intervals) -
 def _pixels(repeat: Repeat, intervals: Intervals, rows: int) -> npt.NDArray[np.float64]:
     """Return the colour of each pixel: that of the cause with most of its time."""
     scale = COLUMNS / repeat.makespan
-    begin, end = (intervals.start - repeat.start) * scale, (intervals.stop - repeat.start) * scale
-    first = np.clip(begin.astype(np.int64), 0, COLUMNS - 1)
-    last = np.clip(end.astype(np.int64), 0, COLUMNS - 1)
+    start, stop = (intervals.start - repeat.start) * scale, (intervals.stop - repeat.start) * scale
+    first = np.clip(start.astype(np.int64), 0, COLUMNS - 1)
+    last = np.clip(stop.astype(np.int64), 0, COLUMNS - 1)
     index, column = expand(first, last + 1)
-    inside = np.minimum(end[index], column + 1) - np.maximum(begin[index], column)
+    inside = np.minimum(stop[index], column + 1) - np.maximum(start[index], column)
     pixel = (intervals.lane[index] * len(CAUSES) + intervals.cause[index]) * COLUMNS + column
     weight = np.bincount(pixel, inside, rows * len(CAUSES) * COLUMNS).reshape(rows, len(CAUSES), COLUMNS)
     colours = np.array([to_rgb(cause.colour) for cause in CAUSES], np.float64)
@@ -72,7 +71,7 @@ def _pixels(repeat: Repeat, intervals: Intervals, rows: int) -> npt.NDArray[np.f
 def _draw_assigned(axes: Axes, repeat: Repeat) -> None:
     times = np.linspace(repeat.start, repeat.stop, COLUMNS)  # more points than columns cannot be seen
     for worker in repeat.threads:
-        tasks = value_at(repeat.load[repeat.node(worker)], times)
+        tasks = repeat.load[repeat.node(worker)].at(times)
         axes.step(times - repeat.start, tasks, where="post", label=worker, linewidth=0.9)
     axes.set_ylabel("tasks\nassigned", fontsize=8)
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper right")

@@ -15,8 +15,8 @@ from dasklab.breakdown.model.causes import (
     CAUSES,
     COMPUTE,
     LINK,
+    NOT_DIVIDED,
     UNDIVIDED,
-    UNTOLD,
     Bottleneck,
     Cause,
 )
@@ -83,7 +83,7 @@ def _path(summary: Summary, digits: int) -> str:
 
 
 def _details(summary: Summary, bottleneck: Bottleneck, digits: int) -> str:
-    if bottleneck is UNTOLD:
+    if bottleneck is NOT_DIVIDED:
         return _stretch(summary)
     return _lines(summary, bottleneck, digits)
 

@@ -65,8 +65,8 @@ def _rate(repeat: Repeat, some: npt.NDArray[np.bool_], edges: Floats) -> Floats:
     Packets show when the data was on the wire; without them it is the whole time of the fetch.
     """
     fetches = repeat.fetches
-    start = np.where(np.isnan(fetches.first), fetches.start, fetches.first)[some] - repeat.start
-    stop = np.where(np.isnan(fetches.last), fetches.stop, fetches.last)[some] - repeat.start
+    start = np.where(np.isnan(fetches.first_byte), fetches.start, fetches.first_byte)[some] - repeat.start
+    stop = np.where(np.isnan(fetches.last_byte), fetches.stop, fetches.last_byte)[some] - repeat.start
     stop = np.maximum(stop, start + 1e-6)
     speed = repeat.moved[some] / (stop - start)
     moved = _sum_of_ramps(stop, speed, edges) - _sum_of_ramps(start, speed, edges)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.breakdown.show.trace.lanes import lanes
+from dasklab.breakdown.show.trace.lanes import assign_lanes
 from dasklab.model.forms.number_format import format_number, format_quantity
 from dasklab.report.timeline.plain import DATA, IDLE, Texts, direction, rectangles
 from dasklab.report.timeline.rectangles import Panel
@@ -56,7 +56,7 @@ def _amount(repeat: Repeat, fetch: int) -> str:
 
 def _stacked(row: Codes, start: Floats, stop: Floats) -> tuple[Floats, Floats]:
     """Divide each row among what overlaps in it; return the low and the high ends."""
-    lane = lanes(row, start, stop)
+    lane = assign_lanes(row, start, stop)
     most = np.ones(int(row.max(initial=-1)) + 1, np.int64)
     np.maximum.at(most, row, lane + 1)
     return 0.06 + 0.88 * lane / most[row], 0.06 + 0.88 * (lane + 1) / most[row]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.breakdown.model.steps import Steps
+from dasklab.breakdown.model.step_function import StepFunction
 from dasklab.breakdown.prepare.columns import build_repeat
 from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.records.schema import TABLES
@@ -95,8 +95,8 @@ def make_repeat(
     return replace(repeat, unfinished=_steps(unfinished), queued=_steps(queued))
 
 
-def _steps(pairs: Sequence[tuple[float, int]]) -> Steps:
-    return Steps(np.array([t for t, _ in pairs], float), np.array([n for _, n in pairs], np.int64))
+def _steps(pairs: Sequence[tuple[float, int]]) -> StepFunction:
+    return StepFunction(np.array([t for t, _ in pairs], float), np.array([n for _, n in pairs], np.int64))
 
 
 def by_hand(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from dasklab.breakdown.answers.summary import summarise
-from dasklab.breakdown.model.causes import OWN
+from dasklab.breakdown.model.causes import COMPUTING
 from dasklab.breakdown.show.explain import Explained
 from dasklab.comparison.causes import PathSeconds
 from dasklab.comparison.cells import PathRow, causes_of_cells, difference, path_rows
@@ -53,12 +53,12 @@ def test_only_shown_differences_have_causes(slow: float, is_shown: bool) -> None
         for name in titles
     }
     causes = causes_of_cells(summaries, trials, None)
-    assert [change.bottleneck for change in causes["b"].shown] == [OWN] * is_shown
+    assert [change.bottleneck for change in causes["b"].shown] == [COMPUTING] * is_shown
     assert not causes[NULL_TRIAL].shown and causes[NULL_TRIAL].is_time_shown is False
     rows = path_rows(trials)
-    assert difference(rows, ("", "b"), ("", "a"), OWN).value == pytest.approx(slow - 1, abs=0.02)
+    assert difference(rows, ("", "b"), ("", "a"), COMPUTING).value == pytest.approx(slow - 1, abs=0.02)
 
 
 def test_one_block_says_nothing_about_chance() -> None:
-    rows = [PathRow(cell, 0, PathSeconds(1.0, {OWN: 1.0})) for cell in ("a", "b")]
-    assert not difference(rows, "b", "a", OWN).has_error
+    rows = [PathRow(cell, 0, PathSeconds(1.0, {COMPUTING: 1.0})) for cell in ("a", "b")]
+    assert not difference(rows, "b", "a", COMPUTING).has_error

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from dasklab.breakdown.answers.summary import Difference
-from dasklab.breakdown.model.causes import LINK, OWN, Bottleneck
+from dasklab.breakdown.model.causes import COMPUTING, LINK, Bottleneck
 from dasklab.comparison import wording
 from dasklab.comparison.causes import causes
 from dasklab.results.statistics.inference import Estimate
@@ -66,10 +66,10 @@ def test_short_runs_have_three_digits(several: bool) -> None:
 
 
 def test_a_small_cause_is_not_the_main_one_where_chance_explains_the_largest() -> None:
-    new = replace(NEW, makespan_s=7.9, bottlenecks={(OWN, "worker-1"): 4.2, (LINK, PAIR): 3.7})
+    new = replace(NEW, makespan_s=7.9, bottlenecks={(COMPUTING, "worker-1"): 4.2, (LINK, PAIR): 3.7})
 
     def estimate(bottleneck: Bottleneck) -> Estimate:
-        return Estimate(0.0, 0.01 if bottleneck is OWN else 5.0, 10)
+        return Estimate(0.0, 0.01 if bottleneck is COMPUTING else 5.0, 10)
 
     found = causes(Difference(OLD, new), estimate, is_time_shown=True)
-    assert [change.bottleneck for change in found.shown] == [OWN] and wording.main_cause(found) == ""
+    assert [change.bottleneck for change in found.shown] == [COMPUTING] and wording.main_cause(found) == ""

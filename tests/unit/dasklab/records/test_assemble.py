@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from dasklab.breakdown.model.steps import value_at
 from dasklab.breakdown.prepare.columns import build_repeat, complete_graphs
 from dasklab.records.assemble import tables, worker_names
 from dasklab.records.document import Record
@@ -156,10 +155,10 @@ def test_a_key_belongs_to_the_graph_that_introduced_it(record: dict[str, pd.Data
 
 def test_unfinished_tasks_are_counted_from_their_stages(record: dict[str, pd.DataFrame]) -> None:
     run = build_repeat(record)
-    assert value_at(run.unfinished, np.array([0.9, 1.0, 3.05, 3.5, 4.0, 7.0, 8.0])).tolist() == [
+    assert run.unfinished.at(np.array([0.9, 1.0, 3.05, 3.5, 4.0, 7.0, 8.0])).tolist() == [
         0, 3, 2, 1, 2, 1, 0
     ]  # fmt: skip
-    assert value_at(run.queued, np.array([1.0, 6.2])).tolist() == [1, 0]
+    assert run.queued.at(np.array([1.0, 6.2])).tolist() == [1, 0]
 
 
 def test_names_of_workers() -> None:

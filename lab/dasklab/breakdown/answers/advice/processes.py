@@ -11,7 +11,7 @@ from dasklab.breakdown.answers.advice.rules import (
     process,
 )
 from dasklab.breakdown.answers.facts import running_while_blocked
-from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, LATE
+from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
 
 BLOCKED_S = 0.1  # a shorter busy interval of an event loop is everyday work
 
@@ -41,7 +41,7 @@ def _garbage(about: Measurements) -> Symptom | None:
 
 
 def _blocked_loop(about: Measurements) -> Symptom | None:
-    seconds, place = about.bottleneck(LATE)
+    seconds, place = about.bottleneck(WORKER_LAG)
     if place not in about.repeat.threads:
         return None
     blocked, kind = running_while_blocked(about.repeat, place, BLOCKED_S)

@@ -9,7 +9,7 @@ import numpy as np
 from dasklab.breakdown.model.arrays import Codes, Floats
 
 
-def lanes(row: Codes, start: Floats, stop: Floats) -> Codes:
+def assign_lanes(row: Codes, start: Floats, stop: Floats) -> Codes:
     """Return the lane of each interval within its row: the lowest one that is free when it begins.
 
     Args:

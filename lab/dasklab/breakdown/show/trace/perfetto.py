@@ -28,10 +28,10 @@ from dasklab.breakdown.model.causes import CAUSES, COMPUTE
 from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.breakdown.show.explain import Explained
-from dasklab.breakdown.show.trace.arrows import arrows
-from dasklab.breakdown.show.trace.lanes import lanes
-from dasklab.breakdown.show.trace.occupied import is_running, occupied
+from dasklab.breakdown.show.trace.lanes import assign_lanes
+from dasklab.breakdown.show.trace.moved_results import moved_results
 from dasklab.breakdown.show.trace.perfetto_writer import NO_ARGUMENTS, Arguments, TraceWriter
+from dasklab.breakdown.show.trace.task_slices import is_running, task_slices
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.results.recording import Recording
 from dasklab.terminal import counted
@@ -128,13 +128,13 @@ class _RepeatTrace:
         self.repeat, self.zero, self.hosts, self.writer = repeat, zero, hosts, hosts.writer
         self.from_task, self.to_fetch, self.from_fetch, self.to_task = (Numbers(list) for _ in range(4))
         self.intervals = break_down(repeat)
-        self.tasks = occupied(repeat, self.intervals)
+        self.tasks = task_slices(repeat, self.intervals)
         ran = set(self.tasks.task.tolist())
-        moved = arrows(repeat)
-        for task, fetch in moved.into:
+        moved = moved_results(repeat)
+        for task, fetch in moved.task_to_fetch:
             if task in ran:
                 self._connect(self.from_task[task], self.to_fetch[fetch], next(numbers))
-        for fetch, task in moved.out:
+        for fetch, task in moved.fetch_to_task:
             if task in ran:
                 self._connect(self.from_fetch[fetch], self.to_task[task], next(numbers))
 
@@ -179,12 +179,14 @@ class _RepeatTrace:
         key = int(self.repeat.tasks.key[task])
         name = self.repeat.prefixes[key] if self.repeat.prefixes else self.repeat.keys[key]
         arguments: Arguments = {"key": self.repeat.keys[key]}
-        begin, end = self._ns(self.tasks.start[row]), self._ns(self.tasks.stop[row])
-        self.writer.begin(track, begin, name, TASK, arguments, self.from_task[task], self.to_task[task])
+        start_ns, stop_ns = self._ns(self.tasks.start[row]), self._ns(self.tasks.stop[row])
+        self.writer.begin_slice(
+            track, start_ns, name, TASK, arguments, self.from_task[task], self.to_task[task]
+        )
         for part in self.tasks.parts_of(row):
             if self.tasks.parts.cause[part] != COMPUTE.code:
                 self._interval(track, self.tasks.parts, part)
-        self.writer.end(track, end)
+        self.writer.end_slice(track, stop_ns)
 
     def _interval(self, track: int, intervals: Intervals, index: int) -> None:
         cause, task = CAUSES[intervals.cause[index]], int(intervals.task[index])
@@ -197,7 +199,7 @@ class _RepeatTrace:
     def _transfers(self) -> None:
         fetches, names = self.repeat.fetches, self.repeat.places.nodes
         stages, first = fetch_stages(self.repeat)
-        lane = lanes(fetches.receiver, fetches.start, fetches.stop)
+        lane = assign_lanes(fetches.receiver, fetches.start, fetches.stop)
         for fetch in np.lexsort((fetches.start, lane, fetches.receiver)).tolist():
             track = self.hosts.transfers(names[fetches.receiver[fetch]], int(lane[fetch]))
             sender = names[fetches.sender[fetch]]
@@ -208,12 +210,12 @@ class _RepeatTrace:
                 "number of keys": len(keys),
                 "bytes": int(self.repeat.moved[fetch]),
             }
-            begin, end = self._ns(fetches.start[fetch]), self._ns(fetches.stop[fetch])
+            start_ns, stop_ns = self._ns(fetches.start[fetch]), self._ns(fetches.stop[fetch])
             leaving, arriving = self.from_fetch[fetch], self.to_fetch[fetch]
-            self.writer.begin(track, begin, name, TRANSFER, arguments, leaving, arriving)
+            self.writer.begin_slice(track, start_ns, name, TRANSFER, arguments, leaving, arriving)
             for stage in range(int(first[fetch]), int(first[fetch + 1])):
                 self._interval(track, stages, stage)
-            self.writer.end(track, end)
+            self.writer.end_slice(track, stop_ns)
 
     def _loops(self) -> None:
         busy, names = self.repeat.busy, self.repeat.places.nodes
@@ -236,8 +238,8 @@ class _RepeatTrace:
         category: str,
         arguments: Arguments = NO_ARGUMENTS,
     ) -> None:
-        self.writer.begin(track, self._ns(start), name, category, arguments)
-        self.writer.end(track, self._ns(stop))
+        self.writer.begin_slice(track, self._ns(start), name, category, arguments)
+        self.writer.end_slice(track, self._ns(stop))
 
     def _ns(self, time: float) -> int:
         return round(1e9 * (float(time) - self.zero))
@@ -248,16 +250,16 @@ def _packets(writer: TraceWriter, capture: Recording, zero: float) -> None:
     process = writer.process("packets")
     messages = sorted(capture.rows("messages"), key=lambda row: (row["source"], row["time_ns"]))
     sources = {source: code for code, source in enumerate(sorted({row["source"] for row in messages}))}
-    start, stop = (np.array([row[end] for row in messages], float) for end in ("time_ns", "end_ns"))
-    lane = lanes(np.array([sources[row["source"]] for row in messages], np.int64), start, stop)
+    start, stop = (np.array([row[column] for row in messages], float) for column in ("time_ns", "end_ns"))
+    lane = assign_lanes(np.array([sources[row["source"]] for row in messages], np.int64), start, stop)
     tracks: dict[tuple[str, int], int] = {}
     for row, number in zip(messages, lane.tolist(), strict=True):
         key = row["source"], number
         if key not in tracks:
             tracks[key] = writer.track(process, f"messages of {row['source']}")
         name = f"to {row['destination']}: {row['op'] or row['kind']}"
-        writer.begin(tracks[key], _after(row["time_ns"], zero), name, MESSAGE, {"bytes": row["bytes"]})
-        writer.end(tracks[key], _after(row["end_ns"], zero))
+        writer.begin_slice(tracks[key], _after(row["time_ns"], zero), name, MESSAGE, {"bytes": row["bytes"]})
+        writer.end_slice(tracks[key], _after(row["end_ns"], zero))
     counters: dict[str, int] = {}
     for row in sorted(capture.rows("series"), key=lambda row: row["second"]):
         pair = f"{row['source']} to {row['destination']}"

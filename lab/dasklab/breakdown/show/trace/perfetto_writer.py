@@ -1,8 +1,8 @@
 """Write Perfetto's protobuf format packet by packet: tracks, slices, arrows, counters, metadata.
 
-Slices of a track nest: each ``begin`` is closed by an ``end`` of the same track, and no time lies before an
-earlier one of that track. A text is written once and is referred to by its number from then on. Perfetto
-derives the colour of a slice from its name without digits, so slices of one kind share a name.
+Slices of a track nest: each ``begin_slice`` is closed by an ``end_slice`` of the same track, and no time lies
+before an earlier one of that track. A text is written once and is referred to by its number from then on.
+Perfetto derives the colour of a slice from its name without digits, so slices of one kind share a name.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TraceWriter:
         self._builder.write_packet(packet)
         return int(descriptor.uuid)
 
-    def begin(
+    def begin_slice(
         self,
         track: int,
         time_ns: int,
@@ -109,7 +109,7 @@ class TraceWriter:
         event.terminating_flow_ids.extend(arriving)
         self._builder.write_packet(packet)
 
-    def end(self, track: int, time_ns: int) -> None:
+    def end_slice(self, track: int, time_ns: int) -> None:
         """End the slice of the track that began last and has not ended."""
         packet, _ = self._event(track, time_ns, TrackEvent.Type.TYPE_SLICE_END)
         self._builder.write_packet(packet)

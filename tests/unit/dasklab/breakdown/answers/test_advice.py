@@ -21,7 +21,6 @@ from dasklab.breakdown.model.causes import (
     GATHER,
     GIL,
     HOLDING,
-    LATE,
     LINK,
     LOCK,
     LOGIC,
@@ -29,6 +28,7 @@ from dasklab.breakdown.model.causes import (
     PAUSED,
     PLACEMENT,
     SCATTER,
+    WORKER_LAG,
     Bottleneck,
     Cause,
 )
@@ -104,7 +104,7 @@ EXAMPLES = {
     "garbage collection": Example("garbage for 3.0 s", bottleneck=(COLLECTION, "worker-1")),
     "blocked event loops": Example(
         "The event loop of worker-1 was blocked for 4.0 s of 10.0 s, most of it while parse ran",
-        bottleneck=(LATE, "worker-1"), tasks=[task("parse-1", "worker-1", 1, 1.0, 6.0)],
+        bottleneck=(WORKER_LAG, "worker-1"), tasks=[task("parse-1", "worker-1", 1, 1.0, 6.0)],
         busy={"worker-1": [(1.0, 5.0), (7.0, 7.05)]},
     ),
     "spilling": Example(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dasklab.breakdown.answers.bottlenecks import avoidable
 from dasklab.breakdown.answers.summary import Difference, Summary, summarise, without_places
-from dasklab.breakdown.model.causes import GRAPHS, LATE, LINK, MESSAGE, PLACEMENT, SLOW
+from dasklab.breakdown.model.causes import GRAPHS, LINK, MESSAGE, PLACEMENT, SLOW, WORKER_LAG
 from dasklab.breakdown.model.repeat import Repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,7 +49,7 @@ def test_a_worker_that_ran_little_is_slow_if_it_took_longer_than_anybody() -> No
 
 
 def test_a_busy_event_loop_during_slow_tasks_is_worker_lag() -> None:
-    expected = (LATE, "worker-2", pytest.approx(20.0))
+    expected = (WORKER_LAG, "worker-2", pytest.approx(20.0))
     assert first(tasks(3.0), 30.0, {"worker-2": [(0.0, 30.0)]}) == expected
 
 

@@ -9,7 +9,16 @@ import pytest
 from dasklab.breakdown.answers.stage_lengths import stage_lengths
 from dasklab.breakdown.model.causes import BOTTLENECKS, CAUSES, Cause, cause_named
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.breakdown.model.stages import CHOICE, DUE_STAMPS, STAGES, STAMPS, Process, Rule, Stage, clock_of
+from dasklab.breakdown.model.stages import (
+    DUE_STAMPS,
+    SCHEDULER_CHOICE,
+    STAGES,
+    STAMPS,
+    Process,
+    Rule,
+    Stage,
+    clock_of,
+)
 from dasklab.breakdown.show import wording
 from dasklab.errors import LabError
 from dasklab.paths import SHARE
@@ -21,9 +30,9 @@ DOCUMENT = SHARE / "docs" / "explanation" / "time-breakdown.md"
 
 def test_each_stage_begins_where_the_one_before_ends() -> None:
     for earlier, later in pairwise(STAGES):
-        assert later.begin == earlier.end
-    assert (CHOICE.begin, CHOICE.end) == (STAGES[-1].end, STAGES[0].begin)
-    assert list(STAMPS) == [STAGES[0].begin, *(stage.end for stage in STAGES)]
+        assert later.start == earlier.stop
+    assert (SCHEDULER_CHOICE.start, SCHEDULER_CHOICE.stop) == (STAGES[-1].stop, STAGES[0].start)
+    assert list(STAMPS) == [STAGES[0].start, *(stage.stop for stage in STAGES)]
 
 
 def test_stamps_come_from_the_process_that_has_the_task() -> None:
@@ -31,11 +40,13 @@ def test_stamps_come_from_the_process_that_has_the_task() -> None:
     assert by_scheduler == {"decided", "due", "sent", "handled"}
 
 
-@pytest.mark.parametrize("stage", [*STAGES, CHOICE], ids=lambda stage: f"{stage.begin}-{stage.end}")
+@pytest.mark.parametrize(
+    "stage", [*STAGES, SCHEDULER_CHOICE], ids=lambda stage: f"{stage.start}-{stage.stop}"
+)
 def test_a_rule_has_the_causes_that_it_divides_time_among(stage: Stage) -> None:
-    expected = {Rule.WHOLE: 1, Rule.HELD: 2, Rule.MESSAGE: 3, Rule.DATA: 5}
+    expected = {Rule.WHOLE: 1, Rule.SEND_TIMER: 2, Rule.MESSAGE: 3, Rule.DATA: 5}
     assert len(stage.causes) == expected[stage.rule]
-    assert (stage.rule is Rule.HELD) == bool(stage.due)
+    assert (stage.rule is Rule.SEND_TIMER) == bool(stage.due)
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)

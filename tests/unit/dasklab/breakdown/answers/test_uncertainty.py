@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dasklab.breakdown.answers.summary import summarise
 from dasklab.breakdown.answers.uncertainty import SAMPLE_S, STAMP_S
-from dasklab.breakdown.model.causes import LINK, LOCKS, OUTSIDE, OWN
+from dasklab.breakdown.model.causes import COMPUTING, LINK, LOCKS, OUTSIDE
 
 from tests.unit.dasklab.breakdown.timelines import Row, by_hand, make_repeat, task
 
@@ -26,7 +26,7 @@ def test_sampled_figures_divide_computing_less_certainly_than_a_wait_for_a_lock(
     spin = task("spin-1", "worker-1", 1, 0.0, 10.0, decided=0.0, handled=10.0)
     repeat = make_repeat([spin], threads={"worker-1": 1}, tables=of_task(10.0, (lock,)))
     uncertainty_s = summarise([repeat]).uncertainty_s
-    assert uncertainty_s[OUTSIDE] == uncertainty_s[OWN] == SAMPLE_S / 2
+    assert uncertainty_s[OUTSIDE] == uncertainty_s[COMPUTING] == SAMPLE_S / 2
     assert uncertainty_s[LOCKS] == 0.0
 
 
@@ -42,5 +42,5 @@ def test_repeats_that_vary_make_a_mean_uncertain() -> None:
         )
         for number, stop in enumerate((8.0, 10.0))
     ]  # fmt: skip
-    assert summarise(repeats).uncertainty_s[OWN] == pytest.approx(2.0)  # deviation 1.41, of two
-    assert summarise(repeats[:1]).uncertainty_s[OWN] == 0.0
+    assert summarise(repeats).uncertainty_s[COMPUTING] == pytest.approx(2.0)  # deviation 1.41, of two
+    assert summarise(repeats[:1]).uncertainty_s[COMPUTING] == 0.0

@@ -29,7 +29,7 @@ from dasklab.breakdown.model.causes import (
 )
 from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.breakdown.prepare.cut import cut
+from dasklab.breakdown.prepare.excerpt import excerpt
 from dasklab.breakdown.show.changes import changes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -191,7 +191,7 @@ def test_a_part_of_a_run_adds_up_as_the_whole(seed: int, one: float, other: floa
     start, stop = sorted(whole.start + share * whole.makespan for share in (one, other))
     if stop - start < 1e-3:
         return
-    repeat = cut(whole, start, stop)
+    repeat = excerpt(whole, start, stop)
     summary = summarise([repeat])
     for cells in (summary.breakdown, summary.path, summary.bottlenecks):
         assert sum(cells.values()) == pytest.approx(repeat.makespan, abs=1e-4)

@@ -24,7 +24,7 @@ from dasklab.breakdown.model.causes import (
 )
 from dasklab.breakdown.model.repeat import Extent, Repeat
 from dasklab.breakdown.prepare.columns import complete_graphs
-from dasklab.breakdown.prepare.cut import cut
+from dasklab.breakdown.prepare.excerpt import excerpt
 from dasklab.breakdown.prepare.operations import Operation, operations, total
 from dasklab.records.schema import TABLES
 
@@ -127,7 +127,7 @@ def test_the_path_leads_through_the_client(repeat: Repeat) -> None:
 
 def test_the_path_of_one_operation_has_nothing_of_the_other(repeat: Repeat) -> None:
     _, second = found(repeat)
-    rows = path(cut(repeat, second.start, second.stop))
+    rows = path(excerpt(repeat, second.start, second.stop))
     assert (rows[0][0], rows[-1][1]) == (5.0, 8.5)
     assert USER not in {cause for *_, cause in rows}
 
@@ -179,8 +179,8 @@ def test_record_that_was_cut_off_where_an_operation_began_is_explained_as_a_whol
 def test_a_graph_stays_when_the_clocks_say_that_it_arrived_before_it_began() -> None:
     graphs = [graph(1, 1.0, received_s=0.998)]
     late = make_repeat([computed("a", 1.6, 3.0)], threads={"worker-1": 1}, graphs=graphs)
-    assert len(cut(late, 1.0, 3.0).graphs) == 1
-    assert len(cut(late, 3.1, 4.0).graphs) == 0
+    assert len(excerpt(late, 1.0, 3.0).graphs) == 1
+    assert len(excerpt(late, 3.1, 4.0).graphs) == 0
 
 
 def test_client_that_does_not_wait_for_a_task_runs_its_own_code() -> None:
@@ -212,7 +212,7 @@ def test_path_of_a_watched_cluster_follows_each_clients_own_graphs() -> None:
         unfinished=unfinished,
         tables={"introduced": introduced},
     )
-    rows = path(cut(replace(repeat, extent=Extent.WATCHED), 1.3, 8.0))
+    rows = path(excerpt(replace(repeat, extent=Extent.WATCHED), 1.3, 8.0))
     assert [(start, stop) for start, stop, cause in rows if cause is COMPUTE] == [(1.6, 3.0), (5.3, 8.0)]
     assert [(start, stop) for start, stop, cause in rows if cause is BETWEEN] == [(3.0, 4.9), (4.9, 5.0)]
 

@@ -11,15 +11,15 @@ from dasklab.breakdown.answers.replay import Replay
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import (
     COMPUTE,
+    COMPUTING,
     LAG,
     LINK,
-    OWN,
+    NOT_DIVIDED,
     UNDIVIDED,
-    UNTOLD,
     USER_CODE,
     Bottleneck,
 )
-from dasklab.breakdown.prepare.align import Delay, clocks_by_packets
+from dasklab.breakdown.prepare.common_clock import Delay, clocks_by_packets
 from dasklab.breakdown.show import wording
 
 from tests.unit.dasklab.breakdown.summaries import NEW, OLD
@@ -30,11 +30,11 @@ from tests.unit.dasklab.breakdown.summaries import NEW, OLD
     [
         ({}, "On the critical path: 4.00 s computing (worker-1), 3.70 s the wire (worker-3)."),
         (
-            {OWN: 0.2, LINK: 0.1},
+            {COMPUTING: 0.2, LINK: 0.1},
             "On the critical path: 4.00 s computing (worker-1) and 3.70 s the wire (worker-3)"
             " (too close to tell which is more).",
         ),
-        ({OWN: 0.1, LINK: 0.1}, "4.00 s computing (worker-1), 3.70 s the wire"),
+        ({COMPUTING: 0.1, LINK: 0.1}, "4.00 s computing (worker-1), 3.70 s the wire"),
     ],
 )
 def test_first_bottleneck_is_named_alone_only_if_it_is_certainly_the_largest(
@@ -54,7 +54,7 @@ def test_network_that_costs_nothing_is_one_clause() -> None:
 
 def test_time_that_could_not_be_divided_is_named_with_where_it_lies() -> None:
     path = {(COMPUTE, "worker-1"): 4.0, (UNDIVIDED, ""): 3.7}
-    lowered = replace(NEW, path=path, bottlenecks={(OWN, "worker-1"): 4.0, (UNTOLD, ""): 3.7})
+    lowered = replace(NEW, path=path, bottlenecks={(COMPUTING, "worker-1"): 4.0, (NOT_DIVIDED, ""): 3.7})
     in_one_piece = wording.paragraph(replace(lowered, repeats=1, undivided=(0.2, 3.9)))
     assert "3.70 s that could not be divided further (between 0.2 s and 3.9 s)" in in_one_piece
     in_pieces = wording.paragraph(replace(lowered, undivided=(0.2, 1.9)))
@@ -89,7 +89,7 @@ def test_a_breakdown_in_words() -> None:
 
 def test_short_repeats_have_three_digits() -> None:
     short = replace(
-        OLD, makespan_s=0.0412, replayed=Replay(0.0412, 0.0402), bottlenecks={(OWN, "worker-1"): 0.009}
+        OLD, makespan_s=0.0412, replayed=Replay(0.0412, 0.0402), bottlenecks={(COMPUTING, "worker-1"): 0.009}
     )
     text = wording.paragraph(short)
     assert text.startswith("It took 0.0412 s") and "0.0090 s computing (worker-1)" in text

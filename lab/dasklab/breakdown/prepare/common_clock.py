@@ -102,7 +102,7 @@ def clocks_by_packets(
     return clocks | {SCHEDULER: estimate(np.concatenate(above), np.concatenate(below))}
 
 
-def align(frames: Frames, clocks: Clocks) -> dict[str, pd.DataFrame]:
+def to_common_clock(frames: Frames, clocks: Clocks) -> dict[str, pd.DataFrame]:
     """Return the tables that have times, with these on the common clock."""
     moved = {name: frame.copy() for name, frame in frames.items() if "repeat" in frame}
     for table, process, columns in CLOCKS:

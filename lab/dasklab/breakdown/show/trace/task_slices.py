@@ -1,7 +1,7 @@
-"""When each task occupied its thread, from the intervals of the thread's time breakdown.
+"""When each task ran on its thread, from the intervals of the thread's time breakdown.
 
 While a task runs, its thread may collect garbage or wait for the interpreter: such intervals lie inside the
-time of the task. What lies before the task's start is waiting, and belongs to no occupied time.
+time of the task. What lies before the task's start is waiting, and belongs to no slice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dasklab.breakdown.model.repeat import Repeat
 
 
 @dataclass(frozen=True)
-class Occupied:
+class TaskSlices:
     """One row for each task that ran, in order of threads and time.
 
     Attributes:
@@ -63,7 +63,7 @@ def is_running(repeat: Repeat, intervals: Intervals) -> Mask:
     return np.asarray((intervals.task != NONE) & has_begun & goes_on, bool)
 
 
-def occupied(repeat: Repeat, intervals: Intervals) -> Occupied:
+def task_slices(repeat: Repeat, intervals: Intervals) -> TaskSlices:
     """Return the time of each task on its thread, as one stretch.
 
     Args:
@@ -72,4 +72,4 @@ def occupied(repeat: Repeat, intervals: Intervals) -> Occupied:
     parts = intervals.select(is_running(repeat, intervals))
     follows = (parts.task[1:] == parts.task[:-1]) & (parts.lane[1:] == parts.lane[:-1])
     first = np.flatnonzero(np.append(True, ~follows)[: len(parts)])
-    return Occupied(parts, np.append(first, len(parts)))
+    return TaskSlices(parts, np.append(first, len(parts)))

@@ -11,20 +11,20 @@ from dasklab.breakdown.model.repeat import Repeat
 
 
 @dataclass(frozen=True)
-class Arrows:
-    """Pairs of rows, each pair once. ``into``: task to fetch; ``out``: fetch to dependent task."""
+class MovedResults:
+    """Pairs of rows, each pair once: of a task and a fetch of its result, of a fetch and a dependent task."""
 
-    into: list[tuple[int, int]]
-    out: list[tuple[int, int]]
+    task_to_fetch: list[tuple[int, int]]
+    fetch_to_task: list[tuple[int, int]]
 
 
-def arrows(repeat: Repeat) -> Arrows:
-    """Return the arrows of all needs for which a fetch brought data in time."""
+def moved_results(repeat: Repeat) -> MovedResults:
+    """Return the moves of all needs for which a fetch brought data in time."""
     moved = repeat.need_fetch != NONE
     fetch, dependent = repeat.need_fetch[moved], repeat.needs.task[moved]
     source = repeat.need_source[moved]
     computed = source != NONE  # or the client sent the data
-    return Arrows(_distinct(source[computed], fetch[computed]), _distinct(fetch, dependent))
+    return MovedResults(_distinct(source[computed], fetch[computed]), _distinct(fetch, dependent))
 
 
 def _distinct(first: Codes, second: Codes) -> list[tuple[int, int]]:

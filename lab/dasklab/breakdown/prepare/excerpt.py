@@ -1,4 +1,4 @@
-"""Cut a window of time out of a repeat."""
+"""The part of a repeat in a window of time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dasklab.breakdown.model.evidence import Evidence
 from dasklab.breakdown.model.repeat import Calls, Delivered, Graph, Repeat
 
 
-def cut(repeat: Repeat, start: float, stop: float) -> Repeat:
+def excerpt(repeat: Repeat, start: float, stop: float) -> Repeat:
     """Return the part of a repeat between two moments, with what overlaps it.
 
-    It costs what it contains, so that cutting a long repeat into many windows stays linear.
+    It costs what it contains, so that dividing a long repeat into many excerpts stays linear.
     """
     tasks = repeat.tasks
     inside = (tasks.start < stop) & (np.fmax(tasks.stop, tasks.handled) > start)
@@ -62,7 +62,7 @@ def _overlaps(graph: Graph, start: float, stop: float) -> bool:
 
     The client's clock is known to some milliseconds only, so a graph may seem to arrive before it began.
     """
-    return min(graph.begin, graph.received) < stop and max(graph.begin, graph.received) >= start
+    return min(graph.start, graph.received) < stop and max(graph.start, graph.received) >= start
 
 
 def _evidence(repeat: Repeat, inside: Mask, row: Codes) -> Evidence:
