@@ -30,7 +30,7 @@ import numpy as np
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome
 from dasklab.model.settings.faults import Fault
-from dasklab.predict import farm
+from dasklab.predict import processes
 from dasklab.sim.scenario import Scenario
 
 KINDS = ("kill", "restart", "cut")
@@ -100,7 +100,7 @@ def draw_fault(kind: str, seed: int) -> Fault:
 def attempt(seed: int, fault: Fault | None) -> Attempt:
     """Run one simulation in a process of its own."""
     try:
-        outcome = farm.simulate(scenario(seed, fault))
+        outcome = processes.simulate(scenario(seed, fault))
     except LabError as error:
         return Attempt(seed, fault, None, str(error))
     return Attempt(seed, fault, outcome, None if outcome.hung else outcome.failed)

@@ -30,8 +30,8 @@ from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome
 from dasklab.model.forms.number_format import format_number
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.plotting import MORE, STYLE, mark, save
-from dasklab.predict import farm, prediction
+from dasklab.plotting import MORE, STYLE, label_figure, save
+from dasklab.predict import prediction, processes
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.validation import replace_block
@@ -183,7 +183,7 @@ class Point:
 def simulate(folder: Path, cell: ScaleCell, trial: RequestedTrial, calibration: Calibration) -> Point:
     """Simulate a cell and store its outcome, completely or not at all."""
     path = folder / cell.file
-    outcome = farm.simulate(scale_scenario(cell, trial, calibration))
+    outcome = processes.simulate(scale_scenario(cell, trial, calibration))
     draft = path.with_suffix(".draft")
     draft.write_text(outcome.model_dump_json())
     draft.replace(path)
@@ -286,7 +286,7 @@ def draw(points: list[Point], measured_to: int) -> Figure:
             frameon=False,
             loc="outside lower center",
         )
-        mark(figure, "simulated; dashed: extrapolated")
+        label_figure(figure, "simulated; dashed: extrapolated")
     return figure
 
 
@@ -361,7 +361,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help=f"write table and picture to {DOCUMENT.name}")
     args = parser.parse_args()
     args.cells.mkdir(parents=True, exist_ok=True)
-    trial, calibration = documents.need(RequestedTrial, args.fit), calibrate(Trial(args.fit))
+    trial, calibration = documents.require(RequestedTrial, args.fit), calibrate(Trial(args.fit))
 
     def simulate_missing(cell: ScaleCell) -> None:
         if not (args.cells / cell.file).exists():

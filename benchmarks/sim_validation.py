@@ -88,7 +88,7 @@ class CalibratedTrials:
             for explanation in explanations
         ]
         return cls(
-            documents.need(RequestedTrial, directories[0]),
+            documents.require(RequestedTrial, directories[0]),
             tuple(calibrate(Trial(directory)) for directory in directories),
             mean(explanation.summary.makespan_s for explanation in explanations),
             computed_s / threads,
@@ -98,7 +98,7 @@ class CalibratedTrials:
 
     def without(self, directory: Path) -> CalibratedTrials:
         """Leave out the calibration of one trial."""
-        name = documents.need(RequestedTrial, directory).trial
+        name = documents.require(RequestedTrial, directory).trial
         others = tuple(calibration for calibration in self.calibrations if calibration.trial != name)
         return replace(self, calibrations=others)
 
@@ -152,7 +152,7 @@ class PredictedCell:
 def predict_cell(name: str, directories: list[Path], fit: CalibratedTrials, seeds: int) -> PredictedCell:
     """Predict trials of one setting and compare."""
     trial, measured = (
-        documents.need(RequestedTrial, directories[0]),
+        documents.require(RequestedTrial, directories[0]),
         prediction.measured(map(Trial, directories)),
     )
     predicted, _ = prediction.predict(trial.cell, trial, fit.calibrations, {}, range(seeds))
@@ -182,7 +182,7 @@ def predict_cell(name: str, directories: list[Path], fit: CalibratedTrials, seed
 
 def durations_s(directory: Path) -> Values:
     """Return the durations of a trial's timed repeats."""
-    return np.array([repeat.duration_s for repeat in documents.need(Timings, directory).timed])
+    return np.array([repeat.duration_s for repeat in documents.require(Timings, directory).timed])
 
 
 def by_setting(paths: list[Path]) -> Iterator[list[Path]]:
@@ -194,7 +194,9 @@ def by_setting(paths: list[Path]) -> Iterator[list[Path]]:
     for folder in folders:
         result = documents.read(Result, folder)
         if (result is None or result.status == "ok") and (folder / Timings.FILE).exists():
-            equal.setdefault(json.dumps(settings(documents.need(RequestedTrial, folder))), []).append(folder)
+            equal.setdefault(json.dumps(settings(documents.require(RequestedTrial, folder))), []).append(
+                folder
+            )
     yield from equal.values()
 
 
@@ -284,7 +286,7 @@ def predict_cells(fit: list[Path], paths: list[Path], seeds: int, own: bool) -> 
     """Yield the predicted cells; for a cell that cannot be predicted, its row of the table."""
     origins, fits = fit_workloads(fit)
     for folders in to_predict(origins, paths, own):
-        trial = documents.need(RequestedTrial, folders[0])
+        trial = documents.require(RequestedTrial, folders[0])
         try:
             fitted = fits.get(key(trial.workload), LabError("no fit of its workload"))
             if isinstance(fitted, LabError):

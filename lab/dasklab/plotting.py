@@ -28,7 +28,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def mark(figure: Figure, word: str) -> None:
+def label_figure(figure: Figure, word: str) -> None:
     """Print a word, such as ``simulated``, in the figure's upper right corner."""
     figure.text(0.995, 0.99, word, ha="right", va="top", color="#b3261e", fontsize=10, fontweight="bold")
 

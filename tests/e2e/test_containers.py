@@ -57,7 +57,7 @@ def test_trial_is_recorded_and_nothing_is_fetched_while_a_run_is_captured(bench:
         )
         assert len(records.load(trial, captured)["calls"])
     repeats = [
-        (sample.start, sample.stop) for sample in open_trial(trial).need(CaptureReport).timings.samples
+        (sample.start, sample.stop) for sample in open_trial(trial).require(CaptureReport).timings.samples
     ]
     fetches = [
         op["time_ns"] / 1e9

@@ -22,7 +22,7 @@ from dasklab.machines.inventory.variables import open_lab
 
 DASHBOARD_PORT = 8787  # Dask's default
 PLOTS, TABLES = "/status", "/info/main/workers.html"  # the first needs bokeh on the scheduler
-START_S = 60.0  # for ssh; an emulated machine is slow
+SSH_START_S = 60.0  # an emulated machine is slow
 
 
 @click.command()
@@ -89,13 +89,13 @@ def _tunnel(lab: Inventory, host: str, port: int) -> Iterator[subprocess.Popen[s
         start_new_session=True,
     )
     try:
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + SSH_START_S
         while not _accepts(port):
             if process.poll() is not None:
                 assert process.stderr
                 raise failure(host, SSH_FAILED, process.stderr.read().strip().rpartition("\n")[2])
             if time.monotonic() > deadline:
-                raise failure(host, SSH_FAILED, f"no connection within {START_S:.0f} s")
+                raise failure(host, SSH_FAILED, f"no connection within {SSH_START_S:.0f} s")
             time.sleep(0.05)
         yield process
     finally:

@@ -9,7 +9,7 @@ import click
 from dasklab.console.options import results_option
 from dasklab.console.path_types import OutputFolder, UserPath
 
-FILE = "history.csv"  # in the results folder
+HISTORY_FILE = "history.csv"
 
 
 @click.group(invoke_without_command=True)
@@ -24,9 +24,9 @@ def history(context: click.Context, root: Path, as_json: bool) -> None:
     dasklab history add RUN...           add the valid samples of these runs
     dasklab history publish DIRECTORY    write files that `asv publish` turns into pages
     """
-    context.obj = root / FILE
+    context.obj = root / HISTORY_FILE
     if context.invoked_subcommand is None:
-        _print_steps(root / FILE, as_json)
+        _print_steps(root / HISTORY_FILE, as_json)
     elif as_json:
         raise click.UsageError(f"`{context.invoked_subcommand}` prints no JSON")
 
@@ -51,7 +51,7 @@ def publish(file: Path, directory: Path) -> None:
     from dasklab.results.history import asv
     from dasklab.results.history import history as table
 
-    asv.write(table.need(file), directory)
+    asv.write(table.require(file), directory)
     click.echo(f"{directory}: now run `asv publish` there, then `asv preview`")
 
 
@@ -63,7 +63,7 @@ def _print_steps(file: Path, as_json: bool) -> None:
     from dasklab.terminal import print_table
 
     rank = ("regression", "improvement", "change", "not shown")
-    steps = sorted(table.steps(table.need(file)), key=lambda step: rank.index(step.verdict))
+    steps = sorted(table.steps(table.require(file)), key=lambda step: rank.index(step.verdict))
     if as_json:
         click.echo(to_json(steps, list[table.VersionStep]))
         return

@@ -88,7 +88,7 @@ def _simulate(stored: Run, cell: str, root: Path) -> Path:
 
     document, content = stored.document, stored.experiment
     if stored.simulated:
-        calibrated = Calibrated(stored.need(Calibrations), stored.setup)
+        calibrated = Calibrated(stored.require(Calibrations), stored.setup)
     else:
         calibrated = Calibrated.from_measured(stored, content, SEEDS)
     return calibrated.start(root, document.name, content, quick=document.quick, seed=document.seed, only=cell)

@@ -31,10 +31,10 @@ def obstacle(new: Sequence[Explained], old: Sequence[Explained], if_work_differs
 
 def _cut(compared: Sequence[Explained]) -> str:
     for record in compared:
-        about = record.document
-        if about and about.complete is False and about.beyond_limit:
+        document = record.document
+        if document and document.complete is False and document.beyond_limit:
             return f"{record.trial.folder} reached its size limit; record that run again with a larger max_mb"
-        if about and about.complete is False:
+        if document and document.complete is False:
             return f"{record.trial.folder} was cut off; record that run again"
     return ""
 

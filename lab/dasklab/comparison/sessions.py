@@ -29,7 +29,7 @@ from dasklab.results.statistics.inference import ROUNDING, Estimate
 SESSION_SPREAD = 0.02
 """Standard deviation between sessions on a machine that does nothing else, of logarithms."""
 ASSUMED_DF = 10.0
-LEAST_RECORDS = 2  # on each side, for a standard error
+LEAST_RECORDS = 2  # a standard error needs so many on each side
 
 
 @dataclass(frozen=True)

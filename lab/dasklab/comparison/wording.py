@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from dasklab.breakdown.answers.summary import Difference
 from dasklab.breakdown.model.causes import CAUSES
-from dasklab.breakdown.show.wording import LEAST_SHARE, MOST_PARTS, Row, bottleneck, decimals, where
+from dasklab.breakdown.show.wording import LEAST_SHARE, MAX_SENTENCE_PARTS, Row, bottleneck, decimals, where
 from dasklab.comparison.comparison import CauseChange, Causes
 from dasklab.terminal import enumerated
 
@@ -40,7 +40,7 @@ def sentence(causes: Causes) -> str:
     least = LEAST_SHARE * max(abs(difference.makespan_s), before * LEAST_SHARE)
     changes = causes.shown if causes.has_intervals else causes.changes
     large = [change for change in changes if abs(change.seconds.value) > least]
-    more = [change for change in large if change.seconds.value > 0][:MOST_PARTS]
+    more = [change for change in large if change.seconds.value > 0][:MAX_SENTENCE_PARTS]
     less = [change for change in large if change.seconds.value < 0][: -1 - MOST_LESS : -1]
     parts = ", ".join(_change(change, digits) for change in (*more, *less))
     if causes.is_time_shown is None or (causes.changes and not causes.has_intervals):

@@ -11,7 +11,7 @@ from dasklab.breakdown.show.explain import explain
 from dasklab.errors import LabError
 from dasklab.model.files import Configured, Measured, Timings
 from dasklab.notices import warn
-from dasklab.predict import farm, recorded, trial_cores, trial_links
+from dasklab.predict import processes, recorded, trial_cores, trial_links
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.whatif import scenario
 from dasklab.records import Frames
@@ -19,7 +19,7 @@ from dasklab.results import cached
 from dasklab.results.run import Trial, read_document
 from dasklab.sim.costs import Role
 
-ROUNDS = 3  # of fitting costs to the operations that a simulation with these costs makes
+FITTING_ROUNDS = 3  # each fits costs to the operations that a simulation with these costs makes
 COUNTED_REPEATS = 2  # timed ones, in each of these simulations
 
 
@@ -79,8 +79,8 @@ def calibrate(stored: Trial) -> Calibration:
     calibration = _without_costs(stored, repeats, frames)
     few_repeats = {"repeats": min(COUNTED_REPEATS, trial.repeats)}
     recorded_handoff_s = recorded.handoff_s(frames)
-    for _ in range(ROUNDS):
-        outcome = farm.simulate(scenario(trial, calibration, few_repeats, seed=0))
+    for _ in range(FITTING_ROUNDS):
+        outcome = processes.simulate(scenario(trial, calibration, few_repeats, seed=0))
         ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
         for name, count in outcome.ops.items():
             role = _role(name)
@@ -108,7 +108,7 @@ def _without_costs(stored: Trial, repeats: list[Repeat], frames: Frames) -> Cali
         cell=trial.cell,
         machine=hosts.hypervisor.accel if hosts else "unknown",
         cores=cores and recorded.available_cores(frames, repeats, cores, granted),
-        versions=stored.need(Timings).versions,
+        versions=stored.require(Timings).versions,
         tasks=recorded.task_samples(frames, granted),
         shuffled_bytes=recorded.shuffled_bytes(frames),
         behind=recorded.behind(frames, sorted(repeats[0].threads)),

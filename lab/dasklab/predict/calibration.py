@@ -75,7 +75,9 @@ class Calibration(Document):
     queue_origin: Literal["measured", "assumed"] = "assumed"
 
 
-def deal(calibrations: Sequence[Calibration], seeds: Iterable[int]) -> Iterator[tuple[Calibration, int]]:
+def pair_with_seeds(
+    calibrations: Sequence[Calibration], seeds: Iterable[int]
+) -> Iterator[tuple[Calibration, int]]:
     """Pair each seed with one of the calibrations, in turn.
 
     Calibrations of equal trials differ, so predictions that use all of them vary as such trials do.

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dasklab.model.forms.number_format import format_number
-from dasklab.plotting import MORE, OURS, STYLE, mark
+from dasklab.plotting import MORE, OURS, STYLE, label_figure
 from dasklab.predict.sensitivity import NEGLIGIBLE, Sensitivities
 from dasklab.results.statistics.interval import Interval
 
@@ -26,7 +26,7 @@ def draw(sensitivities: Sensitivities) -> Figure:
         _rates(right, sensitivities)
         left.set_title("what the time of a repeat is sensitive to", loc="left")  # the mark is on the right
         right.set_title("faster links", loc="left")
-        mark(figure, "simulated, unless marked otherwise" if sensitivities.measured else "simulated")
+        label_figure(figure, "simulated, unless marked otherwise" if sensitivities.measured else "simulated")
     return figure
 
 

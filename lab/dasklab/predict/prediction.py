@@ -12,12 +12,12 @@ import numpy as np
 from dasklab.errors import LabError
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome, Timings
-from dasklab.predict import farm
-from dasklab.predict.calibration import Calibration, deal
+from dasklab.predict import processes
+from dasklab.predict.calibration import Calibration, pair_with_seeds
 from dasklab.predict.whatif import scenario
 from dasklab.results.run import Trial
 
-TAIL_PCT = 5  # of the repeats lie on each side of the interval
+TAIL_PCT = 5  # so many of the repeats lie on each side of the interval
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def summarize(
 
 def measured(trials: Iterable[Trial]) -> RunSummary:
     """Summarize the timed repeats of equal trials."""
-    repeats = [repeat for trial in trials for repeat in trial.need(Timings).timed]
+    repeats = [repeat for trial in trials for repeat in trial.require(Timings).timed]
     transfer_bytes = [float(repeat.transfer_bytes or 0) for repeat in repeats]
     return summarize("measured", [repeat.duration_s for repeat in repeats], transfer_bytes, simulated=False)
 
@@ -78,9 +78,10 @@ def predict(
         LabError: a change is impossible or cannot be simulated, or a simulation failed.
     """
     scenarios = [
-        scenario(trial, calibration, changes, seed=seed) for calibration, seed in deal(calibrations, seeds)
+        scenario(trial, calibration, changes, seed=seed)
+        for calibration, seed in pair_with_seeds(calibrations, seeds)
     ]
-    outcomes = farm.simulate_all(scenarios, on_outcome)
+    outcomes = processes.simulate_all(scenarios, on_outcome)
     if failure := next((outcome for outcome in outcomes if outcome.failed), None):
         raise LabError(f"{what}: seed {failure.seed}: {failure.failed}")
     repeats = [repeat for outcome in outcomes for repeat in outcome.repeats if not repeat.warmup]

@@ -22,12 +22,12 @@ from dasklab.breakdown.answers.summary import moved_bytes
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.predict.calibration import TaskSamples
 from dasklab.records import Frames
-from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.records.recorder.process import CPU, WAITING_FOR_CPU
 from dasklab.sim.cluster.shuffle import BARRIER
 from dasklab.sim.costs import Costs, Role
 
-MAX_SAMPLES = 400  # per key prefix
+MAX_SAMPLES_OF_A_PREFIX = 400
 # Assumed duration of a task that ran before the first repeat: it is not recorded, and does not matter.
 PREPARED_S = 0.1
 # No event loop takes longer for a byte. Without a bound the regression is wrong where few bytes are moved:
@@ -67,7 +67,7 @@ def behind(frames: Frames, workers: Sequence[str]) -> tuple[int, ...]:
     """
     needs = frames["needs"]
     prepared = needs[~needs.needed.isin(frames["tasks"].key)].drop_duplicates("needed")
-    holders = Counter(names.partition(SEPARATOR)[0] for names in prepared.holders if names)
+    holders = Counter(names.partition(KEY_SEPARATOR)[0] for names in prepared.holders if names)
     counts = [holders[name] for name in workers]
     return tuple(max(counts) - count for count in counts)
 
@@ -198,7 +198,7 @@ def _without_waiting(prefix: str, samples: Iterable[tuple[float, float]]) -> Ite
 def _thinned(samples: Iterable[tuple[float, float]]) -> tuple[tuple[float, int], ...]:
     """Keep every n-th sample, at most MAX_SAMPLES; an unknown size is 0."""
     rows = [(max(0.0, float(seconds)), 0 if nbytes != nbytes else int(nbytes)) for seconds, nbytes in samples]
-    return tuple(rows[:: -(-len(rows) // MAX_SAMPLES)])
+    return tuple(rows[:: -(-len(rows) // MAX_SAMPLES_OF_A_PREFIX)])
 
 
 def _cpu_shares(frames: Frames) -> dict[str, float]:

@@ -21,8 +21,8 @@ from scipy.special import stdtrit  # Student's quantile; scipy.stats takes a sec
 
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome
-from dasklab.predict import farm
-from dasklab.predict.calibration import Calibration, deal
+from dasklab.predict import processes
+from dasklab.predict.calibration import Calibration, pair_with_seeds
 from dasklab.predict.sources import settings
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import PAYLOAD, scenario
@@ -36,7 +36,7 @@ TrialTime = tuple[int, float]  # a trial's block, and the median of its repeats 
 MeasuredTimes = dict[str, dict[float, list[TrialTime]]]  # resource -> its amount -> trials
 RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 NEGLIGIBLE = 0.05  # faster links that save less than this share of the time do not help
-MAX_REPEATS = 3  # per seed: more seeds are worth more than more repeats
+MAX_REPEATS_PER_SEED = 3  # more seeds are worth more than more repeats
 LOSS_PCT = 0.1
 RATE, WORKERS = "rate of all links", "workers"  # resources of which a run may have measured several amounts
 UNITS = {RATE: " Mbit/s", WORKERS: ""}
@@ -151,13 +151,13 @@ def analyze(
         LabError: the trial cannot be simulated.
     """
     all_changes = changes(trial, calibrations)
-    few_repeats = {"repeats": min(trial.repeats, MAX_REPEATS)}
+    few_repeats = {"repeats": min(trial.repeats, MAX_REPEATS_PER_SEED)}
     scenarios = [
         scenario(trial, calibration, few_repeats | change, seed=seed)
         for change in all_changes
-        for calibration, seed in deal(calibrations, seeds)
+        for calibration, seed in pair_with_seeds(calibrations, seeds)
     ]
-    seconds = np.array([mean_run_s(outcome) for outcome in farm.simulate_all(scenarios, on_outcome)])
+    seconds = np.array([mean_run_s(outcome) for outcome in processes.simulate_all(scenarios, on_outcome)])
     by_change = list(zip(all_changes, seconds.reshape(len(all_changes), len(seeds)).tolist(), strict=True))
 
     def seconds_with(change: Changes) -> list[float]:

@@ -32,9 +32,9 @@ from dasklab.model.settings.hosts import host_names
 from dasklab.model.settings.nic import NicSettings
 from dasklab.model.settings.simulated import SimulatedSetup
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.predict import farm
+from dasklab.predict import processes
 from dasklab.predict.calibrate import calibrate_each
-from dasklab.predict.calibration import Calibration, deal
+from dasklab.predict.calibration import Calibration, pair_with_seeds
 from dasklab.predict.sources import sources
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import scenario, threads
@@ -43,7 +43,7 @@ from dasklab.running.trials import requested
 from dasklab.sim.scenario import Scenario
 
 FOLDER = "simulated"  # below the folder of results
-MAX_SEED = 2**32  # of PYTHONHASHSEED
+MAX_HASH_SEED = 2**32
 
 
 class WorkloadCalibrations(Strict):
@@ -109,7 +109,7 @@ class SimulatedLab:
     def of_run(cls, run: Run) -> SimulatedLab:
         """Return the lab that a simulated run was started with."""
         seeds = run.simulated.seeds if run.simulated else 1
-        return cls(run.need(Calibrations), seeds, run.document.seed)
+        return cls(run.require(Calibrations), seeds, run.document.seed)
 
     def run_trial(self, stored: Trial) -> int:
         """Simulate a trial with several seeds and write its files.
@@ -119,7 +119,7 @@ class SimulatedLab:
         """
         trial = stored.requested
         calibrations = self.calibrations.of(trial.workload)
-        outcomes = farm.simulate_all(self._scenarios(trial, calibrations))
+        outcomes = processes.simulate_all(self._scenarios(trial, calibrations))
         stored.write(Simulation(outcomes=tuple(outcomes)))
         if trial.faults:
             stored.write(ObservedFaults(hosts=_observed_faults(outcomes)))
@@ -139,8 +139,8 @@ class SimulatedLab:
         dice = Random(f"{self.seed}/{trial.block}/{trial.cell}/{trial.null}")
         # A fault in the first repeat affects the later ones, so each simulation has all of them
         repeats = trial.repeats if trial.faults else ceil(trial.repeats / self.seeds)
-        seeds = [dice.randrange(MAX_SEED) for _ in range(self.seeds)]
-        for calibration, seed in deal(calibrations, seeds):
+        seeds = [dice.randrange(MAX_HASH_SEED) for _ in range(self.seeds)]
+        for calibration, seed in pair_with_seeds(calibrations, seeds):
             yield scenario(trial, calibration, {"repeats": repeats}, seed=seed)
 
 

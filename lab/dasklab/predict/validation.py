@@ -24,7 +24,7 @@ from dasklab.results.statistics.interval import Interval
 from dasklab.sim.scenario import Scenario
 
 HERE = Path(__file__).parent
-UNCAPPED_MBIT = 10_000.0  # at such rates machines, not links, limit the throughput
+UNCAPPED_MBIT = 10_000.0  # machines, not links, limit the throughput at such rates
 NEAR = 1.5  # a value within this ratio of a validated one counts as validated
 
 

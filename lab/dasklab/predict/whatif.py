@@ -15,12 +15,12 @@ from dasklab.model.settings import faults
 from dasklab.model.settings.hosts import expand_aliases, host_names
 from dasklab.model.settings.link import Link
 from dasklab.model.settings.nic import NicOverride
-from dasklab.model.settings.simulated import MANY, unmodelled
+from dasklab.model.settings.simulated import MANY_WORKERS, unmodelled
 from dasklab.model.settings.trial_settings import Settings
 from dasklab.model.settings.variants import Layout, ResolvedScheduler
 from dasklab.predict.calibration import Calibration
+from dasklab.predict.core_waits import CoreWaits
 from dasklab.predict.recorded import PREPARED_S
-from dasklab.predict.waiting import Waiting
 from dasklab.sim.scenario import Scenario, Site
 
 PAYLOAD = 1448 / 1514  # share of a rate cap, which counts whole frames
@@ -107,7 +107,7 @@ def scenario(
     nics = expand_aliases(settings.nics, workers, "--set nics")
     rates = _rates(trial, nics, workers, calibration.uncapped_mbit)
     rtt_ms = calibration.rtt_ms if simulation.rtt_ms is None else simulation.rtt_ms
-    waiting = Waiting(calibration, simulation.cores, simulation.cores_each, simulation.starved)
+    waiting = CoreWaits(calibration, simulation.cores, simulation.cores_each, simulation.starved)
     queue_bytes = calibration.queue_bytes if simulation.queue_bytes is None else simulation.queue_bytes
     return Scenario(
         workload=trial.workload,
@@ -165,7 +165,8 @@ def check(trial: RequestedTrial, changes: dict[str, Any]) -> tuple[SimulationSet
         raise LabError(f"--set workers: {problem}")
     if trial.faults and _design(simulation, workers) == "light":
         raise LabError(
-            f"faults need full workers; the light model used above {MANY} workers has no connections to break"
+            f"faults need full workers; the light model used above {MANY_WORKERS} workers has no connections"
+            " to break"
         )
     return simulation, settings
 
@@ -176,7 +177,7 @@ def threads(trial: RequestedTrial, calibration: Calibration) -> int:
 
 
 def _design(simulation: SimulationSettings, workers: int) -> Literal["whole", "light"]:
-    return simulation.design or ("light" if workers > MANY else "whole")
+    return simulation.design or ("light" if workers > MANY_WORKERS else "whole")
 
 
 def _settings(changes: dict[str, Any]) -> Settings:

@@ -17,7 +17,7 @@ from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.settings import SETTINGS
 from dasklab.records.recorder.store import pack_columns
 
-CODES = {"t": "q", "i": "q", "f": "d", "s": "i"}  # of the arrays in which a column is stored, by kind
+ARRAY_CODES = {"t": "q", "i": "q", "f": "d", "s": "i"}
 
 
 def anonymize(record: Path, target: Path, hashed: bool, code: bool) -> None:
@@ -28,15 +28,15 @@ def anonymize(record: Path, target: Path, hashed: bool, code: bool) -> None:
         OSError: ``target`` cannot be written.
     """
     try:
-        about = read_document(record)
-        privacy = Privacy(hashed and about.keys != "hash", code and about.code is not False)
+        document = read_document(record)
+        privacy = Privacy(hashed and document.keys != "hash", code and document.code is not False)
         frames = list(anonymous_frames((record / RECORD).read_bytes(), privacy))
     except (ValueError, LookupError, TypeError, zlib.error) as error:
         raise LabError(f"{record}: damaged: {str(error).splitlines()[0]}") from error
     chunks_bytes = sum(
         chunk_file.append(target / RECORD, process, [chunk], repeat) for process, repeat, chunk in frames
     )
-    replace(about.concealed(privacy), chunks_bytes=chunks_bytes).write(target)
+    replace(document.concealed(privacy), chunks_bytes=chunks_bytes).write(target)
 
 
 def anonymous_frames(content: bytes, privacy: Privacy) -> Iterator[chunk_file.Frame]:
@@ -59,7 +59,7 @@ def decode(process: str, chunk: bytes) -> tuple[str, list[Column], dict[str, lis
     contents = {column.name: column.content for column in layout(process).get(table, [])}
     columns, values = [], {}
     for column, kind, more, content in stored_columns:
-        stored = array(CODES[kind], content)
+        stored = array(ARRAY_CODES[kind], content)
         columns.append(Column(column, kind, contents.get(column, "")))
         if kind == "t":
             own = [float("nan") if micros == MISSING_US else more + micros / 1e6 for micros in stored]

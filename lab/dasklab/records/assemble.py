@@ -11,7 +11,7 @@ import pandas as pd
 
 from dasklab.records.chunks import Processes, Tables, complete
 from dasklab.records.document import Record, RecordedRepeat
-from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.records.schema import TABLES
 
 CLIENT, SCHEDULER = "client", "scheduler"
@@ -28,20 +28,20 @@ BYTES = {name: f"{name}_bytes" for name in ("process", "managed", "spilled", "li
 STATUS = {"memory": "OK", "erred": "error", "error": "error"}
 
 
-def tables(parts: Mapping[int | None, Processes], about: Record) -> dict[str, pd.DataFrame]:
+def tables(parts: Mapping[int | None, Processes], record: Record) -> dict[str, pd.DataFrame]:
     """Return all tables of a record: of its repeats, or of one block from start to stop.
 
     Args:
         parts: for each repeat what each process recorded: the client, the scheduler, and each worker by its
             address. Under None is what belongs to no repeat.
     """
-    if not about.repeats:
-        whole = RecordedRepeat(0, False, about.start, about.stop, len(about.lost))
-        return _tables(parts.get(None, {}), about, whole)
+    if not record.repeats:
+        whole = RecordedRepeat(0, False, record.start, record.stop, len(record.lost))
+        return _tables(parts.get(None, {}), record, whole)
     so_far, frames = dict(parts.get(None, {})), []
-    for repeat in about.repeats:
+    for repeat in record.repeats:
         so_far = carried_over(so_far, parts.get(repeat.number, {}))
-        frames.append(_tables(so_far, about, repeat))
+        frames.append(_tables(so_far, record, repeat))
     return {
         name: frames[-1][name] if "repeat" not in columns else _joined([frame[name] for frame in frames])
         for name, columns in TABLES.items()
@@ -98,9 +98,9 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(filled, ignore_index=True) if filled else frames[0]
 
 
-def _tables(processes: Processes, about: Record, repeat: RecordedRepeat) -> dict[str, pd.DataFrame]:
+def _tables(processes: Processes, record: Record, repeat: RecordedRepeat) -> dict[str, pd.DataFrame]:
     scheduler = complete(processes.get(SCHEDULER, {}), SCHEDULER)
-    mine = complete(processes.get(CLIENT, {}), CLIENT)
+    client = complete(processes.get(CLIENT, {}), CLIENT)
     names = worker_names(scheduler["workers"])
     workers = {
         address: complete(own, address)
@@ -112,7 +112,7 @@ def _tables(processes: Processes, about: Record, repeat: RecordedRepeat) -> dict
         "repeats": pd.DataFrame(
             [
                 {
-                    "form": about.form,
+                    "form": record.form,
                     "warmup": repeat.warmup,
                     "start_s": repeat.start,
                     "stop_s": repeat.stop,
@@ -120,23 +120,23 @@ def _tables(processes: Processes, about: Record, repeat: RecordedRepeat) -> dict
                 }
             ]
         ),
-        "clock": mine["clock"].set_axis(["asked_s", "now_s", "answered_s"], axis=1),
-        "workers": _workers(scheduler["workers"], names, joined.about("loop")),
+        "clock": client["clock"].set_axis(["asked_s", "now_s", "answered_s"], axis=1),
+        "workers": _workers(scheduler["workers"], names, joined.facts("loop")),
         "tasks": _tasks(scheduler["tasks"], joined.rows("tasks", "worker"), names, joined.ahead),
         "errors": _seconds(joined.rows("errors", "worker"), "time"),
         "needs": _needs(joined),
         "fetches": _fetches(joined),
-        "graphs": _graphs(scheduler["graphs"], mine["graphs"], about.client),
+        "graphs": _graphs(scheduler["graphs"], client["graphs"], record.client),
         "introduced": _introduced(scheduler["tasks"], scheduler["graphs"]),
-        "calls": _seconds(_during(mine["calls"], repeat), "start", "stop"),
-        "lines": _seconds(_during(mine["lines"], repeat), "start", "stop"),
-        "busy": _of_all(joined, "busy", scheduler, mine, start="start_s", stop="stop_s", late="late_s"),
-        "cpu": _of_all(joined, "cpu", scheduler, mine, time="time_s", cpu="cpu_s", waiting="waiting_s",
+        "calls": _seconds(_during(client["calls"], repeat), "start", "stop"),
+        "lines": _seconds(_during(client["lines"], repeat), "start", "stop"),
+        "busy": _of_all(joined, "busy", scheduler, client, start="start_s", stop="stop_s", late="late_s"),
+        "cpu": _of_all(joined, "cpu", scheduler, client, time="time_s", cpu="cpu_s", waiting="waiting_s",
                        loop_waiting="loop_waiting_s", memory="memory_bytes"),
-        "pauses": _of_all(joined, "pauses", scheduler, mine, start="start_s", stop="stop_s"),
-        "metrics": _of_all(joined, "metrics", scheduler, mine),
-        "config": _of_all(joined, "config", scheduler, mine),
-        "interfaces": _of_all(joined, "interfaces", scheduler, mine),
+        "pauses": _of_all(joined, "pauses", scheduler, client, start="start_s", stop="stop_s"),
+        "metrics": _of_all(joined, "metrics", scheduler, client),
+        "config": _of_all(joined, "config", scheduler, client),
+        "interfaces": _of_all(joined, "interfaces", scheduler, client),
         "waits": _seconds(joined.rows("waits", "worker"), "start", "stop"),
         "actor_calls": _seconds(joined.rows("actor_calls", "worker"), "start", "stop"),
         "delays": _seconds(joined.rows("delays", "node"), "time", "delay"),
@@ -180,7 +180,7 @@ class _Workers:
         return self.names.get(address, address)
 
     def names_of(self, addresses: str) -> str:
-        return SEPARATOR.join(map(self.name, addresses.split(",")))
+        return KEY_SEPARATOR.join(map(self.name, addresses.split(",")))
 
     def rows(self, table: str, column: str) -> pd.DataFrame:
         """Return a table of all workers, whose names are in a column."""
@@ -191,12 +191,12 @@ class _Workers:
             else complete({}, "worker")[table].assign(**{column: ""})
         )
 
-    def about(self, what: str) -> dict[str, str]:
+    def facts(self, name: str) -> dict[str, str]:
         """Return what each worker said of itself."""
         return {
             self.name(address): str(rows.value.iloc[-1])
             for address, own in self.tables.items()
-            for rows in [own["about"][own["about"].name == what]]
+            for rows in [own["about"][own["about"].name == name]]
             if len(rows)
         }
 

@@ -75,8 +75,8 @@ def _spans(file: BinaryIO) -> Iterator[tuple[str, int | None, int, int]]:
 
 def open_chunk(chunk: bytes) -> tuple[str, int, list[tuple[str, str, Any, bytes]]]:
     """Return a chunk's table, number of rows and columns: name, kind, what a reader must know, bytes."""
-    table, about, body = zlib.decompress(chunk).split(b"\n", 2)
-    rows, heads = json.loads(about)
+    table, description, body = zlib.decompress(chunk).split(b"\n", 2)
+    rows, heads = json.loads(description)
     columns, start = [], 0
     for name, kind, more, length in heads:
         columns.append((name, kind, more, body[start : start + length]))

@@ -25,8 +25,8 @@ from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import Store
 from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
 
-MOST_ROWS = 50_000  # of each log
-ASK_S = 5.0  # for the sizes of what was scattered
+MAX_LOG_ROWS = 50_000
+SIZES_TIMEOUT_S = 5.0
 # Calls that move data or wait; a synchronous client makes all of them through ``sync``.
 AWAITED = {"_gather": "wait", "_gather_remote": "gather", "_scatter": "scatter"}
 
@@ -41,7 +41,7 @@ class ClientRecorder:
             hold: ask the scheduler nothing until ``finish``.
         """
         self.client, self.hold = client, hold
-        self.store = Store(CLIENT, MOST_ROWS, privacy=privacy)
+        self.store = Store(CLIENT, MAX_LOG_ROWS, privacy=privacy)
         self.life = Life()
         self.program = UserProgram()
         self.undo: list[Callable[[], Any]] = []
@@ -148,7 +148,7 @@ class ClientRecorder:
         nbytes = NAN
         try:
             scheduler: Any = self.client.scheduler
-            sizes = await asyncio.wait_for(scheduler.nbytes(keys=keys, summary=False), ASK_S)
+            sizes = await asyncio.wait_for(scheduler.nbytes(keys=keys, summary=False), SIZES_TIMEOUT_S)
             nbytes = float(sum(sizes.values()))
         except Exception:  # noqa: BLE001 - a result may be gone, the cluster, too: the size stays unknown
             self.store.failures["scatter: unknown size"] += 1

@@ -24,7 +24,7 @@ import pandas as pd
 from dasklab.errors import LabError
 from dasklab.model.files import CaptureRecords, CaptureReport, Records, Sample, Timings
 from dasklab.model.settings.dask_settings import flatten
-from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.records.recorder.process import CPU, WAITING_FOR_CPU
 from dasklab.records.schema import TABLES
 from dasklab.results.run import Trial
@@ -32,7 +32,7 @@ from dasklab.results.run import Trial
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
 RepeatRecords = Mapping[str, Any]  # what the processes kept of one repeat
-FORM = 1  # of what the preload handed over
+PRELOAD_FORM = 1
 TICK_S = 1e-6  # stamps are rounded to this
 
 
@@ -43,8 +43,8 @@ def frames(trial: Trial, captured: bool = False) -> dict[str, pd.DataFrame]:
         LabError: its records are damaged, or were kept by another version of the preload.
     """
     kind = CaptureRecords if captured else Records
-    source, packed = trial.file_of(kind), trial.need(kind)
-    timings = trial.need(CaptureReport).timings if captured else trial.need(Timings)
+    source, packed = trial.file_of(kind), trial.require(kind)
+    timings = trial.require(CaptureReport).timings if captured else trial.require(Timings)
     try:
         unpacked = json.loads(zlib.decompress(base64.b64decode(packed.records, validate=True)))
     except (ValueError, zlib.error, RecursionError) as error:
@@ -74,7 +74,7 @@ def tables(repeats: Sequence[RepeatRecords | None], samples: Sequence[Sample]) -
 
 def other_form(repeats: Sequence[RepeatRecords | None]) -> bool:
     """Whether it was recorded by another version of the preload."""
-    return any(records["scheduler"].get("form") != FORM for records in repeats if records)
+    return any(records["scheduler"].get("form") != PRELOAD_FORM for records in repeats if records)
 
 
 def _repeat(records: RepeatRecords, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
@@ -85,7 +85,7 @@ def _repeat(records: RepeatRecords, sample: Sample) -> Iterator[tuple[str, Itera
         "repeats",
         [
             {
-                "form": FORM,
+                "form": PRELOAD_FORM,
                 "warmup": sample.warmup,
                 "start_s": sample.start,
                 "stop_s": sample.stop,
@@ -262,8 +262,8 @@ def _tasks(
         disk = sum(stop - start for action, start, stop in steps if action.startswith("disk"))
         stages = by_worker[address].stages(key, start, stop) if address in by_worker else {}
         worker = names.get(address, address)
-        about = {"disk_s": disk, "nbytes": nbytes, "type": kind, "status": status}
-        yield {"key": key, "worker": worker, "thread": thread} | by_scheduler.stages(key) | stages | about
+        fields = {"disk_s": disk, "nbytes": nbytes, "type": kind, "status": status}
+        yield {"key": key, "worker": worker, "thread": thread} | by_scheduler.stages(key) | stages | fields
 
 
 def _needs(workers: Mapping[str, RepeatRecords], names: Mapping[str, str]) -> Iterator[Row]:
@@ -275,7 +275,7 @@ def _needs(workers: Mapping[str, RepeatRecords], names: Mapping[str, str]) -> It
                     "worker": names.get(address, address),
                     "needed": needed,
                     "nbytes": nbytes,
-                    "holders": SEPARATOR.join(names.get(holder, holder) for holder in holders),
+                    "holders": KEY_SEPARATOR.join(names.get(holder, holder) for holder in holders),
                 }
 
 
@@ -298,6 +298,6 @@ def _fetches(workers: Mapping[str, RepeatRecords], names: Mapping[str, str]) -> 
                 "serve_start_s": serve[0],
                 "serve_stop_s": serve[1],
                 "serialise_s": serve[2],
-                "keys": SEPARATOR.join(keys),
+                "keys": KEY_SEPARATOR.join(keys),
                 "status": status,
             }

@@ -23,7 +23,7 @@ from dasklab.results import cached
 from dasklab.results.run import Trial
 
 Frames = dict[str, pd.DataFrame]
-NOT_AS_EXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of damaged rows
+DAMAGED_ROWS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def load(folder: str | Path, captured: bool = False) -> Frames:
@@ -98,13 +98,13 @@ def load_record(record: Trial) -> tuple[Record, Frames]:
         LabError: one of the record's files is damaged or missing.
     """
     folder = record.folder
-    about = read_document(folder)
-    if about.form not in READABLE_FORMS:
-        raise LabError(f"{folder}: it was recorded by another version of dasklab (form {about.form})")
+    document = read_document(folder)
+    if document.form not in READABLE_FORMS:
+        raise LabError(f"{folder}: it was recorded by another version of dasklab (form {document.form})")
     parts = chunks.read(folder / RECORD)
     try:
-        return about, assemble.tables(parts, about)
-    except NOT_AS_EXPECTED as error:
+        return document, assemble.tables(parts, document)
+    except DAMAGED_ROWS as error:
         why = f"{type(error).__name__}: {error}"
         raise LabError(
             f"{folder / RECORD}: damaged: its tables are not of the expected form ({why})"

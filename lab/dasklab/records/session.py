@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 LEASE_S = 120.0  # a recorder that is not visited for so long detaches itself
 HELD_LEASE_S = 86_400.0  # longer than any repeat; a recorder also detaches when its client leaves
-INTERRUPTED_S = 10.0  # for what is left to fetch after Ctrl-C
-ANSWER_S = 60.0  # of one request; a busy scheduler may take long
+FETCH_AFTER_INTERRUPT_S = 10.0
+REQUEST_TIMEOUT_S = 60.0  # a busy scheduler may take this long
 INTERVAL_S = 1.0  # between two visits to all processes
-WORKERS_AT_ONCE = 8  # whose chunks pass through the scheduler together
-ROUNDS = 5  # of one visit: a process that has more keeps the rest for the next
+WORKERS_AT_ONCE = 8  # their chunks pass through the scheduler together
+ROUNDS_OF_A_VISIT = 5  # a process that has more keeps the rest for the next
 LAST_ROUNDS = 10_000
 LOST = (OSError, TimeoutError, asyncio.TimeoutError)  # the cluster, or the connection to it, is gone
 KEYS = ("plain", "hash")
@@ -85,7 +85,7 @@ class Session:
         self.privacy, self._explain = Privacy(keys == "hash", code), explain
         self.watches, self.stop = watches, NAN
         self.hold, self.lease_s = hold, HELD_LEASE_S if hold else LEASE_S
-        self.mine = ClientRecorder(client, self.privacy, hold)
+        self.own_recorder = ClientRecorder(client, self.privacy, hold)
         self.repeats: list[RecordedRepeat] = []
         self._repeat: int | None = None  # number of the repeat that what is fetched belongs to
         self.failures: dict[str, int] = {}
@@ -122,7 +122,7 @@ class Session:
     def __enter__(self) -> Session:
         if self.client.asynchronous:
             raise LabError("this client is asynchronous", "use: async with dasklab.record(client, ...)")
-        self.mine.program = UserProgram()
+        self.own_recorder.program = UserProgram()
         self.client.sync(self._start)
         return self
 
@@ -145,11 +145,11 @@ class Session:
             stopping.result()
         except KeyboardInterrupt:
             with suppress(FutureTimeoutError):
-                stopping.result(INTERRUPTED_S)
+                stopping.result(FETCH_AFTER_INTERRUPT_S)
             raise
 
     async def __aenter__(self) -> Session:
-        self.mine.program = UserProgram()
+        self.own_recorder.program = UserProgram()
         await self._start()
         return self
 
@@ -162,7 +162,7 @@ class Session:
     def _leave(self) -> None:
         self.stop = time()
         OPEN_RECORDS.discard(self.owner.record)
-        self.mine.detach()
+        self.own_recorder.detach()
 
     async def _start(self) -> None:
         if self.folder.exists() and any(self.folder.iterdir()):
@@ -186,9 +186,9 @@ class Session:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._write()
             await self._attach_workers(worker)
-            self.mine.attach(lines=not (self.hold or self.watches))
+            self.own_recorder.attach(lines=not (self.hold or self.watches))
         except BaseException:
-            self.mine.detach()
+            self.own_recorder.detach()
             await self._detach()
             raise
         OPEN_RECORDS.add(self.owner.record)
@@ -220,7 +220,7 @@ class Session:
 
     async def _visit_again_and_again(self) -> None:
         while not self.hold and self.is_recording and not await self._stops_within(INTERVAL_S):
-            await self._visit(ROUNDS)
+            await self._visit(ROUNDS_OF_A_VISIT)
 
     async def _stops_within(self, seconds: float) -> bool:
         try:
@@ -242,7 +242,7 @@ class Session:
         self._keep_own()
 
     async def _fetch_all(self) -> None:
-        await self.mine.finish()
+        await self.own_recorder.finish()
         await self._visit(1, summary=True)
         await self._visit(LAST_ROUNDS)
 
@@ -290,7 +290,7 @@ class Session:
         """Visit all processes; return whether none has more."""
         request = time()
         reply = await self._take(options)
-        self.mine.store.logs["clock"].add(request, reply["now"], time())
+        self.own_recorder.store.logs["clock"].add(request, reply["now"], time())
         self._keep("scheduler", reply)
         self.workers = reply["workers"]
         for _ in range(rounds - 1):
@@ -328,7 +328,7 @@ class Session:
         return not waiting
 
     def _keep_own(self) -> None:
-        store = self.mine.store
+        store = self.own_recorder.store
         while store.pack():
             pass
         reply = {"chunks": store.take(float("inf")), "lost": store.lost, "failures": dict(store.failures)}
@@ -336,9 +336,9 @@ class Session:
         self._into_file(self._write)
 
     def _write(self) -> None:
-        about: dict[str, Any] = {"form": FORM, "client": self.client.id, "start": self.start}
+        identity: dict[str, Any] = {"form": FORM, "client": self.client.id, "start": self.start}
         record = Record(
-            **about,
+            **identity,
             stop=time() if isnan(self.stop) else self.stop,
             watches=self.watches,
             lost=self.lost,
@@ -410,4 +410,4 @@ class Session:
 
 async def _answer(request: Awaitable[Any]) -> Any:
     """Await an answer, for some time: Dask answers no requests to a recorder that has detached itself."""
-    return await asyncio.wait_for(request, ANSWER_S)
+    return await asyncio.wait_for(request, REQUEST_TIMEOUT_S)

@@ -16,8 +16,8 @@ def speedscope(profiles: pd.DataFrame, name: str) -> dict[str, Any]:
     for worker, stacks in profiles.groupby("worker"):
         weights = [float(seconds) for seconds in stacks.seconds]
         samples = [[frames.setdefault(frame, len(frames)) for frame in stack] for stack in stacks["stack"]]
-        about = {"type": "sampled", "name": str(worker), "unit": "seconds", "startValue": 0.0}
-        sampled.append(about | {"endValue": sum(weights), "samples": samples, "weights": weights})
+        profile = {"type": "sampled", "name": str(worker), "unit": "seconds", "startValue": 0.0}
+        sampled.append(profile | {"endValue": sum(weights), "samples": samples, "weights": weights})
     return {
         "$schema": SCHEMA,
         "name": name,

@@ -71,5 +71,5 @@ def other_python(versions: Any) -> str:
     """Return the Python of a process that cannot load the plugins, from its answer to Dask's ``versions``."""
     packages = versions.get("packages") if isinstance(versions, Mapping) else None
     python = str(packages.get("python") or "") if isinstance(packages, Mapping) else ""
-    mine = ".".join(map(str, PYTHON))
-    return "" if not python or f"{python}.".startswith(f"{mine}.") else ".".join(python.split(".")[:3])
+    own = ".".join(map(str, PYTHON))
+    return "" if not python or f"{python}.".startswith(f"{own}.") else ".".join(python.split(".")[:3])

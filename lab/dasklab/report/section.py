@@ -26,7 +26,7 @@ from dasklab.model.files import Campaign
 from dasklab.model.forms.number_format import format_number
 from dasklab.model.settings.metric import METRICS
 from dasklab.notices import warn
-from dasklab.plotting import mark, save
+from dasklab.plotting import label_figure, save
 from dasklab.report import captures, figures, sentences
 from dasklab.report.captures.content import Content, TextTable
 from dasklab.report.first_screen import Bars, bars, certainty, further_answers, invalid_sentence
@@ -279,7 +279,7 @@ def _draw_answers(
 def _mark_simulated(drawings: Drawings) -> Drawings:
     """Mark the figures themselves, because they may be copied without the page."""
     for _, figure in drawings.values():
-        mark(figure, "simulated")
+        label_figure(figure, "simulated")
     return {end: (f"Simulated. {caption}", figure) for end, (caption, figure) in drawings.items()}
 
 

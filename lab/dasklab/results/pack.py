@@ -29,7 +29,7 @@ PACKS = "packs"
 
 MAX_FILES = 100_000  # the largest run so far has 6,000
 MAX_UNPACKED_BYTES = 16 * 1024**3
-MAX_RATIO = 100  # of unpacked to packed bytes; packed runs have 3 to 20
+MAX_PACKING_RATIO = 100  # packed runs have 3 to 20
 RATIO_APPLIES_BYTES = 100 * 1024**2  # smaller content does no harm, however well it packs
 
 
@@ -127,8 +127,9 @@ def _check_size(members: list[zipfile.ZipInfo], file: Path) -> None:
         excess = f"{len(members):,} files; at most {MAX_FILES:,}"
     elif unpacked > MAX_UNPACKED_BYTES:
         excess = f"{unpacked / 1e9:,.1f} GB; at most {MAX_UNPACKED_BYTES / 1e9:.1f} GB"
-    elif unpacked > RATIO_APPLIES_BYTES and unpacked > MAX_RATIO * packed:
-        excess = f"{unpacked // packed:,} times its size, {unpacked / 1e9:,.1f} GB; at most {MAX_RATIO} times"
+    elif unpacked > RATIO_APPLIES_BYTES and unpacked > MAX_PACKING_RATIO * packed:
+        times = f"{unpacked // packed:,} times its size"
+        excess = f"{times}, {unpacked / 1e9:,.1f} GB; at most {MAX_PACKING_RATIO} times"
     if excess:
         raise LabError(
             f"{file}: it would unpack to {excess} are unpacked",

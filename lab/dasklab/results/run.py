@@ -65,17 +65,17 @@ class Trial:
     @cached_property
     def requested(self) -> RequestedTrial:
         """The settings that the experiment requested, resolved: host names instead of aliases."""
-        return self.need(RequestedTrial)
+        return self.require(RequestedTrial)
 
     @cached_property
     def attempt(self) -> Attempt:
         """How the trial was run. Times are seconds since 1970 by the controller's clock."""
-        return self.need(Attempt)
+        return self.require(Attempt)
 
     @cached_property
     def result(self) -> Result:
         """The verdict. Only trials whose status is ``ok`` are in the statistics."""
-        return self.need(Result)
+        return self.require(Result)
 
     @property
     def is_valid(self) -> bool:
@@ -174,13 +174,13 @@ class Trial:
         """A line for each file beside its documents that a whole trial lacks: records or captures."""
         return tuple(damages.gaps(self.folder)) if self.is_finished else ()
 
-    def need(self, kind: type[D]) -> D:
+    def require(self, kind: type[D]) -> D:
         """Return the document of this kind.
 
         Raises:
             LabError: there is none, or it is damaged.
         """
-        return documents.need(kind, self.folder)
+        return documents.require(kind, self.folder)
 
     def read(self, kind: type[D]) -> D | None:
         """Return the document of this kind, for kinds that other packages add; None if there is none.
@@ -348,13 +348,13 @@ class Run:
         for trial in self.trials:
             trial.validate()
 
-    def need(self, kind: type[D]) -> D:
+    def require(self, kind: type[D]) -> D:
         """Return the run's document of this kind, for kinds that other packages add.
 
         Raises:
             LabError: there is none, or it is damaged.
         """
-        return documents.need(kind, self.folder)
+        return documents.require(kind, self.folder)
 
     def write(self, document: Document) -> None:
         """Write a document completely or not at all. Open the run again to read it."""

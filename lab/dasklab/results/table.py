@@ -81,7 +81,7 @@ def read_table(path: Path) -> pd.DataFrame:
         raise LabError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:  # pandas' and pyarrow's own errors are ValueErrors
         raise LabError(f"{path}: it cannot be read as a table: {str(error).splitlines()[0]}") from error
-    frame = frame.rename(columns=earlier_formats.COLUMNS)
+    frame = frame.rename(columns=earlier_formats.RENAMED_SAMPLE_COLUMNS)
     if missing := [name for name in COLUMNS if name not in frame]:
         raise LabError(f"{path}: this is not a table of samples, it has no column {missing[0]}")
     return frame.assign(metric=frame.metric.replace(earlier_formats.METRICS))

@@ -19,7 +19,7 @@ from dasklab.model.settings.nic import GuestKind
 from dasklab.running.setup import setup_of
 from dasklab.running.trials import plan
 
-MAX_NAMES = 6  # of cells in a message
+MAX_NAMED_CELLS = 6
 
 
 def setup_for(lab: Inventory, name: str, content: Experiment) -> Setup:
@@ -66,8 +66,8 @@ def require_supported(name: str, trials: Sequence[RequestedTrial], *, skip_unsup
 
 
 def _names(cells: list[str]) -> str:
-    more = f" and {len(cells) - MAX_NAMES} more cells" if len(cells) > MAX_NAMES else ""
-    return ", ".join(cells[:MAX_NAMES]) + more
+    more = f" and {len(cells) - MAX_NAMED_CELLS} more cells" if len(cells) > MAX_NAMED_CELLS else ""
+    return ", ".join(cells[:MAX_NAMED_CELLS]) + more
 
 
 def supported_experiments(setup: Setup, kind: GuestKind) -> list[str]:

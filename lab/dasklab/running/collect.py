@@ -5,7 +5,7 @@ The playbook leaves in the trial's folder:
     collected/HOST/answers.json    the guest program's answers: phase -> step -> answer
     collected/HOST/*               other files: timings, captures, profiles
     collected/HOST/record/         what the client recorded of the cluster
-    collected/node.json            what the node printed each time it was looked at, as lists of lines
+    collected/node.json            what the node printed each time it was queried, as lists of lines
     collected/guests.json          what the hypervisor has of each guest
     collected/failed-HOST.json     Ansible's result of a task that failed
 """
@@ -40,14 +40,14 @@ FOLDER = "collected"
 WHEN = ("before", "after")
 NODE_CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
 NODE_COUNTERS = ("lab_ticks", "memory_stall_us", "disk_stall_us", "uptime_s")
-TICKS_PER_S = 100  # of /proc/stat, on every Linux
+STAT_TICKS_PER_S = 100  # /proc/stat has as many on every Linux
 ACCELERATORS = {"kvm": "kvm", "qemu": "tcg"}
-COUNTED = ("cpu", "tcp", "softnet_dropped")  # of a host: the difference between before and after
+HOST_COUNTERS = ("cpu", "tcp", "softnet_dropped")  # stored as the difference between before and after
 UNSUPPORTED = "unsupported: "  # begins the message of a host that cannot do something
 
 Answers = Mapping[str, Mapping[str, Any]]  # phase -> step -> answer
 Guests = Mapping[str, Mapping[str, Any]]  # host -> node, nets
-Look = list[str]  # the lines that the node printed
+NodeState = list[str]  # the lines that the node printed
 
 
 def collect(directory: Path, node_name: str) -> None:
@@ -66,14 +66,14 @@ def collect(directory: Path, node_name: str) -> None:
         for path in sorted(folder.glob("*/answers.json"))
     }
     guests = _read(folder / "guests.json", {})
-    looks = _read(folder / "node.json", [])
+    states = _read(folder / "node.json", [])
     client = next((path.parent for path in folder.glob("*/timings.json")), None)
     if client is None:
         raise LabError(f"{directory}: the client left no timings.json", "dasklab run RUN --again")
     documents = [
-        configured(answers, guests, looks),
+        configured(answers, guests, states),
         measured(answers),
-        hosts(answers, guests, looks, node_name),
+        hosts(answers, guests, states, node_name),
         *faults(answers),
         validate(Timings, _read(client / "timings.json", {}), "the workload's timings"),
         *capture(answers[client.name], _read(client / "capture-timings.json", None)),
@@ -126,16 +126,16 @@ def _failure(host: str, report: Mapping[str, Any]) -> Failed:
     )
 
 
-def configured(answers: Mapping[str, Answers], guests: Guests, looks: Sequence[Look]) -> Configured:
+def configured(answers: Mapping[str, Answers], guests: Guests, states: Sequence[NodeState]) -> Configured:
     """Return the settings of links and bridge that were read back."""
     document: dict[str, Any] = {
         "hosts": {name: _link(answer, guests.get(name, {})) for name, answer in answers.items()}
     }
-    if looks:
-        bridge = json.loads(looks[-1][0])[0]
+    if states:
+        bridge = json.loads(states[-1][0])[0]
         ageing_s = bridge["linkinfo"]["info_data"]["ageing_time"] / 100
         document["bridge"] = {"name": bridge["ifname"], "ageing_s": ageing_s}
-        document["rate_method"] = _rate_method(" ".join(looks[-1][2:]))
+        document["rate_method"] = _rate_method(" ".join(states[-1][2:]))
     return validate(Configured, document, "the settings that were read back")
 
 
@@ -173,15 +173,17 @@ def measured(answers: Mapping[str, Answers]) -> Measured:
     return validate(Measured, document, "the results of the probes")
 
 
-def hosts(answers: Mapping[str, Answers], guests: Guests, looks: Sequence[Look], node_name: str) -> Hosts:
+def hosts(
+    answers: Mapping[str, Answers], guests: Guests, states: Sequence[NodeState], node_name: str
+) -> Hosts:
     """Return what guests and hypervisor are, and what their kernels counted during the repeats."""
     virtualization = _descriptions(next(iter(answers.values())))[0]["virtualization"]
     hypervisor: dict[str, Any] = {
         "name": node_name or None,
         "accel": ACCELERATORS.get(virtualization, virtualization),
     }
-    if looks:
-        before, after = looks[0], looks[-1]
+    if states:
+        before, after = states[0], states[-1]
         hypervisor["cpu"] = _minus(_node_cpu(after), _node_cpu(before))
         hypervisor |= _node_shares(answers, guests, _counters(before), _counters(after))
     facts = {name: _facts(answer) for name, answer in answers.items()}
@@ -191,11 +193,11 @@ def hosts(answers: Mapping[str, Answers], guests: Guests, looks: Sequence[Look],
 def _facts(answers: Answers) -> dict[str, Any]:
     before, after = _descriptions(answers)
     return {
-        **{key: before[key] for key in HostFacts.model_fields if key in before and key not in COUNTED},
+        **{key: before[key] for key in HostFacts.model_fields if key in before and key not in HOST_COUNTERS},
         "clock_ahead_at_most_s": before["clock_offset_s"],
         "seconds": after["time"] - before["time"],
         "lab_statistics": _minus(after["lab"]["statistics"], before["lab"]["statistics"]),
-        **{key: _minus(after[key], before[key]) for key in COUNTED},
+        **{key: _minus(after[key], before[key]) for key in HOST_COUNTERS},
     }
 
 
@@ -206,14 +208,14 @@ def _minus(after: Any, before: Any) -> Any:
     return round(after - before, 2)
 
 
-def _node_cpu(look: Look) -> dict[str, float]:
-    ticks = look[1].split()[1:]
-    return {key: int(value) / TICKS_PER_S for key, value in zip(NODE_CPU_FIELDS, ticks, strict=False)}
+def _node_cpu(state: NodeState) -> dict[str, float]:
+    ticks = state[1].split()[1:]
+    return {key: int(value) / STAT_TICKS_PER_S for key, value in zip(NODE_CPU_FIELDS, ticks, strict=False)}
 
 
-def _counters(look: Look) -> dict[str, float]:
-    """Return the lines of a look that are a name and a number."""
-    pairs = [line.split() for line in look[2:]]
+def _counters(state: NodeState) -> dict[str, float]:
+    """Return the lines of a node's state that are a name and a number."""
+    pairs = [line.split() for line in state[2:]]
     return {pair[0]: float(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in NODE_COUNTERS}
 
 
@@ -222,14 +224,16 @@ def _node_shares(
 ) -> dict[str, Any]:
     """Return what the lab itself used of its node, and how long anything waited there.
 
-    The first is unknown for guests on several nodes, because one node is looked at, and where the node cannot
+    The first is unknown for guests on several nodes, because one node is queried, and where the node cannot
     tell a guest's processes.
     """
     growth = {key: after[key] - before[key] for key in after if key in before}
     shares: dict[str, Any] = {}
     if "lab_ticks" in growth and all(map(_has_known_processes, answers.values())):
         is_one_node = len({guests.get(name, {}).get("node") for name in answers}) == 1
-        shares["lab_cpu_s"] = round(max(growth["lab_ticks"], 0) / TICKS_PER_S, 2) if is_one_node else None
+        shares["lab_cpu_s"] = (
+            round(max(growth["lab_ticks"], 0) / STAT_TICKS_PER_S, 2) if is_one_node else None
+        )
     if growth.get("uptime_s"):
         counters = {"memory": "memory_stall_us", "disk": "disk_stall_us"}
         shares["pressure_pct"] = {

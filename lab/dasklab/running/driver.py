@@ -32,7 +32,7 @@ from dasklab.running import stops
 from dasklab.running.life import TRANSITIONS, Event, State, is_pending
 from dasklab.running.trials import estimate_s, plan
 
-REPEATS = 2  # of a trial that other users of the node disturbed
+DISTURBED_REPEATS = 2  # a trial that other users of the node disturbed is run again so often
 
 
 class ResetStoppedError(KeyboardInterrupt):
@@ -189,7 +189,7 @@ def execute(
     try:
         for trial in pending:
             _measure(run, trial, lab, watch, wait)
-        for _ in range(REPEATS):
+        for _ in range(DISTURBED_REPEATS):
             for trial in _disturbed(run, pending):
                 _measure(run, trial, lab, watch, wait)
     except KeyboardInterrupt:

@@ -40,7 +40,7 @@ from dasklab.running.lock import command_line
 
 LEASE_S = 300.0
 RENEW_S = 60.0
-ATTEMPTS = 5  # to write, while others write, too
+WRITE_ATTEMPTS = 5  # others may write at the same time
 MODIFIED = re.compile(r"detected modified configuration|checksum miss?match")
 
 
@@ -90,7 +90,7 @@ class NoteLock:
             LabInUseError: another command is using the lab.
             LabError: the endpoint refused a call.
         """
-        for _ in range(ATTEMPTS):
+        for _ in range(WRITE_ATTEMPTS):
             guests = self._guests()
             others = [guest.note for guest in guests if guest.note and guest.note.key != self._key]
             for note in others:
@@ -113,7 +113,7 @@ class NoteLock:
         Raises:
             LabError: the endpoint refused a call.
         """
-        for _ in range(ATTEMPTS):
+        for _ in range(WRITE_ATTEMPTS):
             own = [guest for guest in self._guests() if guest.note and guest.note.key == self._key]
             if all(self._write(guest, lab_note.without(guest.description)) for guest in own):
                 return

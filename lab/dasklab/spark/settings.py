@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dasklab.paths import WORKLOADS
 
-VERSION = "4.3.0"  # of the package pyspark, which contains Spark
+PYSPARK_VERSION = "4.3.0"
 PREFIX = "_spark_"
 # Role spark sets these, the same in every trial: where everything is, and its share of a host.
 SET_BY_ROLE = r"spark\.(.*\.)?(port|host|bindAddress|master|memory|cores|dir|maxRetries)"

@@ -21,7 +21,7 @@ from daskwire.net.connections import Connections
 from daskwire.net.stream import arrival
 
 RELAYED = "relayed Dask"  # protocol of the second of two connections
-SAMPLED_MESSAGES = 32  # of each flow
+SAMPLED_MESSAGES_OF_A_FLOW = 32
 MIN_BODY_BYTES = 16  # shorter messages, such as "OK", are alike
 MAX_EQUAL = 8  # messages with the same body; more are alike by chance
 MIN_SHARED, MIN_SHARE = 3, 0.6  # messages of two connections that must be the same
@@ -73,7 +73,7 @@ def _have_equal_sizes(conversations: Mapping[int, Conversation], first: int, sec
         sizes = []
         for flow in (first ^ side, second ^ side):
             framed = conversations[flow >> 1].framed.get(flow & 1)
-            sizes.append(framed.table()[:SAMPLED_MESSAGES, 1].tolist() if framed else [])
+            sizes.append(framed.table()[:SAMPLED_MESSAGES_OF_A_FLOW, 1].tolist() if framed else [])
         if not sizes[0] or sizes[0] != sizes[1]:
             return False
     return True
@@ -82,7 +82,7 @@ def _have_equal_sizes(conversations: Mapping[int, Conversation], first: int, sec
 def _passages(conversation: Conversation) -> Iterator[Passage]:
     """Yield the first messages of both flows of a connection that are long enough to be recognised."""
     for direction, framed in conversation.framed.items():
-        stream, rows = conversation.streams[direction], framed.table()[:SAMPLED_MESSAGES]
+        stream, rows = conversation.streams[direction], framed.table()[:SAMPLED_MESSAGES_OF_A_FLOW]
         times_ns = arrival(stream, rows[:, 0]).tolist() if len(rows) else []
         for (position, _, _, at, size), time_ns, kind in zip(
             rows.tolist(), times_ns, framed.contents.kind, strict=False

@@ -83,10 +83,10 @@ def _layout(order: str, fractions: int) -> Layout:
         sane = fraction < fractions and captured <= MAX_PACKET and captured <= length
         return position + RECORD + captured if sane else -1
 
-    def mark(view: memoryview, position: int) -> tuple[bytes, int]:
+    def pattern(view: memoryview, position: int) -> tuple[bytes, int]:
         return bytes(view[position + high : position + high + 2]), high  # these bytes change every 18 hours
 
-    return Layout(order, 8, RECORD, RECORD + PEEK, mark, follow)
+    return Layout(order, 8, RECORD, RECORD + PEEK, pattern, follow)
 
 
 def _records(view: memoryview, position: Ints, layout: Layout, unit_ns: int, link: int) -> Records:

@@ -113,10 +113,10 @@ def _layout(order: str) -> Layout:
         end: int = position + total
         return end if end > len(view) or unpack_word(view, end - 4)[0] == total else -1
 
-    def mark(view: memoryview, position: int) -> tuple[bytes, int]:
+    def pattern(view: memoryview, position: int) -> tuple[bytes, int]:
         return struct.pack(order + "I", ENHANCED), 0
 
-    return Layout(order, 4, 0, HEADER + PEEK, mark, follow)
+    return Layout(order, 4, 0, HEADER + PEEK, pattern, follow)
 
 
 def _header(order: str) -> np.dtype[np.void]:

@@ -35,7 +35,7 @@ class Layout:
         field: offset of the length word in a record, bytes.
         overhead: bytes of a record that its length does not count.
         header: bytes to read at the start of each record.
-        mark: returns a byte pattern that similar records contain, and its offset in a record.
+        pattern: returns a byte pattern that similar records contain, and its offset in a record.
         follow: returns the position after a valid record, -1 if the record is invalid.
     """
 
@@ -43,7 +43,7 @@ class Layout:
     field: int
     overhead: int
     header: int
-    mark: Callable[[memoryview, int], tuple[bytes, int]]
+    pattern: Callable[[memoryview, int], tuple[bytes, int]]
     follow: Callable[[memoryview, int], int]
 
 
@@ -85,10 +85,10 @@ def heads(view: memoryview, positions: Ints, layout: Layout) -> Array:
 
 def mean_record(view: memoryview, start: int, stop: int, layout: Layout) -> int:
     """Estimate the mean size of a record, in bytes, from a few records at several positions."""
-    mark, mark_at = layout.mark(view, start)
+    pattern, pattern_at = layout.pattern(view, start)
     size = count = 0
     for sample in [start, *np.linspace(start, stop, SAMPLES, endpoint=False)[1:].astype(np.int64).tolist()]:
-        position = sample if sample == start else _find(view, sample, stop, layout, mark, mark_at)
+        position = sample if sample == start else _find(view, sample, stop, layout, pattern, pattern_at)
         for _ in range(SAMPLES):
             following = layout.follow(view, position) if 0 <= position < stop else -1
             if following < 0:
@@ -154,25 +154,25 @@ def _lockstep(
 
 def _starts(view: memoryview, start: int, stop: int, layout: Layout, walkers: int) -> Ints:
     """Choose the walkers' starts: ``start``, and a plausible record near each evenly spaced position."""
-    mark, mark_at = layout.mark(view, start)
+    pattern, pattern_at = layout.pattern(view, start)
     starts = [start]
     for target in np.linspace(start, stop, walkers, endpoint=False)[1:].astype(np.int64).tolist():
-        position = _find(view, max(target, starts[-1] + 1), stop, layout, mark, mark_at)
+        position = _find(view, max(target, starts[-1] + 1), stop, layout, pattern, pattern_at)
         if position > starts[-1]:
             starts.append(position)
     return np.array(starts, dtype=np.int64)
 
 
-def _find(view: memoryview, begin: int, stop: int, layout: Layout, mark: bytes, mark_at: int) -> int:
+def _find(view: memoryview, begin: int, stop: int, layout: Layout, pattern: bytes, pattern_at: int) -> int:
     """Find the first position from ``begin`` on where several valid records follow; -1 if none is near."""
     chunk = 2048
     while chunk <= SEARCH:
         window = bytes(view[begin : min(begin + chunk, stop)])
-        at = window.find(mark, mark_at)
+        at = window.find(pattern, pattern_at)
         while at >= 0:
-            if _agree(view, begin + at - mark_at, layout):
-                return begin + at - mark_at
-            at = window.find(mark, at + 1)
+            if _agree(view, begin + at - pattern_at, layout):
+                return begin + at - pattern_at
+            at = window.find(pattern, at + 1)
         chunk *= 8
     return -1
 

@@ -16,7 +16,7 @@ from typing import IO
 CHUNK = 1 << 20  # bytes read at a time
 HEADER = 1 << 16  # bytes that are kept: they contain the header of the capture
 GROWTH_S = 0.1  # a growing file is read again after so long
-GRACE_S = 1.0  # for the thread to notice that the pipe has ended
+PIPE_END_GRACE_S = 1.0  # the thread needs it to notice that the pipe has ended
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # flags of fallocate(2)
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -86,7 +86,7 @@ class Recording:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        if self.ended.wait(GRACE_S):  # else the thread still writes; the program is about to end
+        if self.ended.wait(PIPE_END_GRACE_S):  # else the thread still writes; the program is about to end
             self._file.close()
 
     def forget(self, before: int) -> None:

@@ -15,7 +15,7 @@ from daskwire.file.reading import read_blocks
 from daskwire.file.records import Progress, Records
 
 MAX_WINDOW_BYTES = 32 << 20
-HEAD_BYTES = 512  # of each packet, if those that were not decoded yet are too many
+HEAD_BYTES = 512  # what is kept of each packet if too many are not decoded yet
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from daskwire.arrays import U64, Ints
 from daskwire.net.segments import ACK, SYN, Segments
 
 SAMPLED_SEGMENTS = 4096  # segments of a file that are searched for packets of another file
-MIN_SHARED_PACKETS = 3  # of two files; for their clocks, in each direction of a connection
+MIN_SHARED_PACKETS = 3  # two files must share so many; for their clocks, in each direction of a connection
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -44,7 +44,7 @@ GONE_OPTIONS = {
 }
 CRASHED = 70  # an error in daskwire itself; Python's own 1 means "problems found"
 READER_LEFT = 141  # what a shell reports of a program that SIGPIPE ended
-EXIT_CODES = {Answer.NO_PROBLEM: 0, Answer.PROBLEMS: 1, Answer.NOTHING_TO_JUDGE: 4}  # of `problems`
+EXIT_CODES_OF_PROBLEMS = {Answer.NO_PROBLEM: 0, Answer.PROBLEMS: 1, Answer.NOTHING_TO_JUDGE: 4}
 
 
 class UserError(click.ClickException):
@@ -232,7 +232,7 @@ def problems(options: Options) -> None:
             print_problems(capture.table("problems"), verdict, capture.tally.begin_ns, options.limit)
 
     capture = _run(options, "problems", show)
-    click.get_current_context().exit(EXIT_CODES[judge(capture).answer])
+    click.get_current_context().exit(EXIT_CODES_OF_PROBLEMS[judge(capture).answer])
 
 
 @wire.command()

@@ -37,7 +37,7 @@ class Permit:
         privileges = self.access.privileges(self.authid, path) if path else {}
         return (any if any_of else all)(priv in privileges for priv in privs)
 
-    def need(self, path: str, privs: Iterable[str], any_of: bool = False) -> None:
+    def require(self, path: str, privs: Iterable[str], any_of: bool = False) -> None:
         """Raise 403 unless ``has``. The text names the first missing privilege, or all alternatives."""
         privs = list(privs)
         if self.has(path, privs, any_of):
@@ -50,13 +50,13 @@ class Permit:
         """Raise 403 without a right on an object. ``names`` fill the template of its path."""
         path = right.path.format_map(names)
         if not (right.instead and self.has(path, right.instead)):
-            self.need(path, right.privileges, right.any_of)
+            self.require(path, right.privileges, right.any_of)
 
     def need_vm(self, vmid: int, pool: str | None, privs: Iterable[str], any_of: bool = False) -> None:
         """Raise 403 unless the caller has the privileges on the VM, or on the pool of a new VM."""
         privs = list(privs)
         if not (pool and self.has(f"/pool/{pool}", privs, any_of)):
-            self.need(f"/vms/{vmid}", privs, any_of)
+            self.require(f"/vms/{vmid}", privs, any_of)
 
     def need_root_option(self, name: str, params: Mapping[str, Any]) -> None:
         """Raise 400 when anyone but root sets a root-only parameter such as ``skiplock``."""
@@ -95,12 +95,12 @@ class Permit:
         options = dict(zip(flags[::2], flags[1::2], strict=True))
         if (needed := options.get("require_param")) and not params.get(needed):
             raise denied()
-        self.need(_fill(template, params), privs, bool(options.get("any")))
+        self.require(_fill(template, params), privs, bool(options.get("any")))
 
     def _check_perm_modify(self, rest: list[Any], params: Mapping[str, Any]) -> None:
         path = _fill(rest[0], params)
         extra = _MODIFY.get(path.lstrip("/").partition("/")[0])
-        self.need(path, ["Permissions.Modify", *([extra] if extra else [])], any_of=True)
+        self.require(path, ["Permissions.Modify", *([extra] if extra else [])], any_of=True)
 
     def _check_userid_param(self, rest: list[Any], params: Mapping[str, Any]) -> None:
         userid = str(params.get("userid", ""))
@@ -108,7 +108,7 @@ class Permit:
             if userid != self.authid:
                 raise denied()
         else:
-            self.need(f"/access/realm/{userid.partition('@')[2]}", [rest[0]])
+            self.require(f"/access/realm/{userid.partition('@')[2]}", [rest[0]])
 
     def _check_userid_group(self, rest: list[Any], params: Mapping[str, Any]) -> None:
         """Raise 403 unless the caller may manage all users, or the groups of this one.
@@ -125,7 +125,7 @@ class Permit:
             return
         if groups_param:
             for path in _group_paths(params):
-                self.need(path, privs, any_of=True)
+                self.require(path, privs, any_of=True)
         if groups_param != "create" and userid not in self.members_of_groups(privs):
             raise denied()
 

@@ -45,7 +45,7 @@ PACKAGES = {
 }
 
 
-def need(*tools: str) -> None:
+def require_tools(*tools: str) -> None:
     """Raise UserError, with the apt command to install them, for programs that are not installed."""
     missing = [tool for tool in tools if which(tool) is None]
     if missing:
@@ -63,7 +63,7 @@ def run(argv: Sequence[str | Path], *, stdin: str | None = None, timeout_s: floa
     """Run a program and return its output. Raises MachineError with the last line of its error output."""
     program = which(str(argv[0]))
     if program is None:
-        need(str(argv[0]))
+        require_tools(str(argv[0]))
     try:
         completed = subprocess.run(
             [program or argv[0], *argv[1:]],

@@ -267,7 +267,7 @@ class GuestStore:
         """Reserve a free VMID with a configuration that holds only its lock, and a journal entry."""
         with self.locked(vmid, SHORT_LOCK_WAIT_S):
             self.check_free(vmid)
-            self.mark(vmid, GuestConfig(kind=self.kind), lock)
+            self.begin_work(vmid, GuestConfig(kind=self.kind), lock)
 
     def remove(self, vmid: int) -> None:
         """Remove the configuration, which frees the VMID."""
@@ -280,7 +280,7 @@ class GuestStore:
         self._file(vmid).rename(target._file(vmid))
         self.journal.end(vmid)
 
-    def mark(self, vmid: int, config: GuestConfig, lock: str) -> None:
+    def begin_work(self, vmid: int, config: GuestConfig, lock: str) -> None:
         """Set the config lock and a journal entry, so that a later endpoint can finish or undo the work."""
         self.journal.begin(vmid)
         config.options["lock"] = lock

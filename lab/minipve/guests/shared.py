@@ -51,7 +51,7 @@ def check_bridge(
 
 def check_tags(permit: Permit, vmid: int) -> None:
     """Raise 403 unless the caller may set tags on the guest itself. Privileges on its pool do not count."""
-    permit.need(f"/vms/{vmid}", ["VM.Config.Options"])
+    permit.require(f"/vms/{vmid}", ["VM.Config.Options"])
 
 
 def tags(text: str) -> str:

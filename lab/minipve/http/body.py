@@ -20,7 +20,7 @@ from minipve.base import strict_json
 from minipve.base.errors import ApiError
 
 MAX_BYTES = 512 * 1024
-MAX_PUBLIC_BYTES = 16 * 1024  # of a login, whose sender is not authenticated yet
+MAX_LOGIN_BYTES = 16 * 1024  # the sender of a login is not authenticated yet
 BODY_S, PUBLIC_BODY_S = 60.0, 10.0
 MAX_FIELDS = 1000
 MAX_FIELD_BYTES = 8 * 1024
@@ -46,7 +46,7 @@ def query(request: web.BaseRequest) -> Params:
 
 async def parameters(request: web.BaseRequest, public: bool) -> Params:
     """Return the parameters of a form or JSON body. ``public`` requests have tighter limits."""
-    max_bytes, timeout_s = (MAX_PUBLIC_BYTES, PUBLIC_BODY_S) if public else (MAX_BYTES, BODY_S)
+    max_bytes, timeout_s = (MAX_LOGIN_BYTES, PUBLIC_BODY_S) if public else (MAX_BYTES, BODY_S)
     if (request.content_length or 0) > max_bytes:
         raise ApiError("for data too large", 501)
     kind = request.content_type if "Content-Type" in request.headers else FORM

@@ -27,8 +27,8 @@ MAX_CONNECTIONS = 256
 MAX_SILENT = 128  # connections without a first byte
 MAX_QUEUED = 128  # connections that wait for a slot
 MAX_AHEAD = 8  # pipelined requests in a connection
-HEAD_S = 10.0  # for the first byte; for the TLS handshake; for the whole head of the first request
-IDLE_S = 60.0  # for the whole head of each later request, and for reading the answer
+HEAD_TIMEOUT_S = 10.0  # limits the first byte, the TLS handshake, and the whole head of the first request
+IDLE_TIMEOUT_S = 60.0  # limits the whole head of each later request, and reading the answer
 _LIMITS: dict[str, Any] = {
     "max_line_size": 8190,
     "max_field_size": 4096,
@@ -88,7 +88,7 @@ TRANSITIONS: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
 UNANSWERED = {_State.HANDSHAKE, _State.FIRST_HEAD, _State.FIRST_DELAY}
 WAITING = {*UNANSWERED, _State.LATER_HEAD, _State.LATER_DELAY}
 """The states in which we wait for the client, which may lose its slot."""
-DEADLINE_S = {_State.FIRST_HEAD: HEAD_S, _State.LATER_HEAD: IDLE_S}
+DEADLINE_S = {_State.FIRST_HEAD: HEAD_TIMEOUT_S, _State.LATER_HEAD: IDLE_TIMEOUT_S}
 """State -> how long it may last. The handshake has a deadline of its own, and work on a request has none."""
 
 
@@ -204,7 +204,7 @@ class Listener:
                 continue
             if len(self._silent) >= MAX_SILENT:
                 self._drop(next(iter(self._silent)))
-            self._silent[client] = loop.call_later(HEAD_S, self._drop, client)
+            self._silent[client] = loop.call_later(HEAD_TIMEOUT_S, self._drop, client)
             loop.add_reader(client, self._on_first_byte, client)
             await asyncio.sleep(0)  # serve the others even during a flood of new clients
 
@@ -255,7 +255,7 @@ class Listener:
                 lambda: connection,
                 client,
                 ssl=self.context,
-                ssl_handshake_timeout=HEAD_S,
+                ssl_handshake_timeout=HEAD_TIMEOUT_S,
                 ssl_shutdown_timeout=1.0,
             )
         )

@@ -18,7 +18,7 @@ from minipve.image import apt_sources, build_tools
 
 SUITE = "bookworm"
 GUEST = Path(__file__).with_name("guest")
-EXPECTED_LINES = 1000  # of mmdebstrap's output, to show the progress
+MMDEBSTRAP_LINES = 1000  # the progress is shown as a share of these
 
 
 def tools() -> list[str]:
@@ -54,7 +54,7 @@ def make(scratch: Path, wheels: Path | None, progress: Progress) -> Path:
     words = mmdebstrap_words(rootfs, stage, apt_sources.mirrors(SUITE), apt_sources.options())
     # INITRD=No: Debian's own initramfs would double the time, and nothing boots it.
     environment = {"INITRD": "No", "LC_ALL": "C"}
-    build_tools.run_logged(words, scratch / "mmdebstrap.log", progress, environment, EXPECTED_LINES)
+    build_tools.run_logged(words, scratch / "mmdebstrap.log", progress, environment, MMDEBSTRAP_LINES)
     return rootfs
 
 

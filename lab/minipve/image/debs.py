@@ -16,7 +16,7 @@ import tarfile
 from pathlib import Path
 
 from minipve.base.paths import Paths
-from minipve.base.process import need
+from minipve.base.process import require_tools
 from minipve.base.progress import silent
 from minipve.base.user_error import UserError
 from minipve.image import apt_sources, build_tools, debian
@@ -43,7 +43,7 @@ def fetch(status: Path, packages: list[str]) -> Path:
 
 
 def _download(archive: Path, status: Path, packages: list[str]) -> None:
-    need("apt-get")
+    require_tools("apt-get")
     mirrors = apt_sources.mirrors(debian.SUITE)
     if not mirrors:
         raise UserError(

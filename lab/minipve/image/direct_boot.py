@@ -54,10 +54,10 @@ def keep(raw: Path, parent: Path) -> None:
     draft.rename(parent / _folder(digest.hexdigest()))
     with raw.open("r+b") as disk:
         disk.seek(SECTOR_BYTES)
-        disk.write(mark(digest.hexdigest()))
+        disk.write(boot_marker(digest.hexdigest()))
 
 
-def mark(digest: str) -> bytes:
+def boot_marker(digest: str) -> bytes:
     """Return the start of the second sector of a disk that boots the files with this digest (pure)."""
     return f"minipve: boot {digest}\n".encode()
 

@@ -70,7 +70,7 @@ def build(paths: Paths, progress: Progress) -> Path:
     image = image_path(paths)
     if image.exists():
         return image
-    process.need(*debian.tools(), "mke2fs", "debugfs", "qemu-img", "tar", "zstd")
+    process.require_tools(*debian.tools(), "mke2fs", "debugfs", "qemu-img", "tar", "zstd")
     paths.images.mkdir(parents=True, exist_ok=True)
     try:
         with build_tools.exclusive(paths.images / ".lock", progress):

@@ -173,7 +173,7 @@ def require_tun() -> None:
 
 
 def _create(paths: Paths) -> Namespace:
-    process.need("unshare", "nsenter", "ip", "tc", "nc")
+    process.require_tools("unshare", "nsenter", "ip", "tc", "nc")
     require_tun()
     rootless = os.geteuid() != 0
     return Namespace(paths, _start_holder(paths, create_words(rootless), rootless), rootless)

@@ -19,7 +19,7 @@ import pytest
 from dasklab import wheels
 from dasklab.model.files import Timings
 from dasklab.paths import WORKLOADS
-from dasklab.spark.settings import VERSION, spark_workloads
+from dasklab.spark.settings import PYSPARK_VERSION, spark_workloads
 
 SMALL = {
     "groupby": ({"rows": 1000, "partitions": 3, "groups": 10}, sum(i % 10 for i in range(999))),
@@ -32,10 +32,10 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run a workload with pyspark laid over the environment that runs the tests."""
-    wheelhouse = wheels.wheelhouse({"pyspark": VERSION})
+    wheelhouse = wheels.wheelhouse({"pyspark": PYSPARK_VERSION})
     if shutil.which("java") is None or not wheelhouse.exists():
         pytest.skip(
-            f"Java, and pyspark {VERSION} in {wheelhouse}: a trial with engine: spark brings it there"
+            f"Java, and pyspark {PYSPARK_VERSION} in {wheelhouse}: a trial with engine: spark brings it there"
         )
     folder = tmp_path_factory.mktemp("spark")
     for wheel in wheelhouse.glob("*.whl"):
@@ -81,8 +81,8 @@ def test_workload_returns_the_right_answer_in_the_same_format_as_on_dask(name: s
     assert [sample.warmup for sample in timings.samples] == [True, False]
     assert all(sample.duration_s > 0 and (sample.transfer_bytes or 0) > 0 for sample in timings.samples)
     assert timings.config == {"client": {setting: "3"}}
-    assert timings.packages == {"client": {"pyspark": VERSION}}
-    assert timings.versions["spark"] == VERSION and timings.versions["java"]
+    assert timings.packages == {"client": {"pyspark": PYSPARK_VERSION}}
+    assert timings.versions["spark"] == PYSPARK_VERSION and timings.versions["java"]
 
 
 def test_missing_executors_are_reported_in_the_last_line(run: Run) -> None:

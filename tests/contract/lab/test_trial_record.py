@@ -23,7 +23,7 @@ from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.model.files import Timings
-from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.records.schema import TABLES
 from dasklab.results.run import open_trial
 from dasklab.results.storage import documents
@@ -128,7 +128,7 @@ def test_fetches_are_joined_with_who_served_them(frames: records.Frames) -> None
     assert (served.start_s <= served.serve_start_s).all()
     assert (served.deserialise_s > 0).any()
     needed = set(frames["needs"].needed)
-    assert {key for keys in served["keys"] for key in keys.split(SEPARATOR)} <= needed
+    assert {key for keys in served["keys"] for key in keys.split(KEY_SEPARATOR)} <= needed
 
 
 def test_a_graph_s_way_is_told(frames: records.Frames, explained: Explained) -> None:

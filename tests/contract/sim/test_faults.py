@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dasklab.model.files import ObservedFault, Outcome
-from dasklab.predict import farm
+from dasklab.predict import processes
 from dasklab.sim.scenario import Scenario
 
 from tests.unit.dasklab.sim.samples import CUT, KILL, RESTART, scenario
@@ -22,7 +22,7 @@ def with_faults(*faults: dict[str, object], **changes: object) -> Scenario:
 def outcomes() -> list[Outcome]:
     """No fault, then kill, restart and cut, the same again, and a cut that is too long. All in parallel."""
     faults = [with_faults(fault) for fault in (KILL, RESTART, CUT)]
-    return farm.simulate_all([with_faults(), *faults, *faults, with_faults(LONG_CUT)])
+    return processes.simulate_all([with_faults(), *faults, *faults, with_faults(LONG_CUT)])
 
 
 def test_same_seed_and_faults_give_the_same_digest_in_every_process(outcomes: list[Outcome]) -> None:

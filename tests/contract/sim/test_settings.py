@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dasklab.predict import farm
+from dasklab.predict import processes
 
 from tests.unit.dasklab.sim.samples import scenario
 
@@ -42,7 +42,7 @@ def test_each_setting_changes_what_the_simulated_dask_does(design: str) -> None:
     changed = [
         unchanged.model_copy(update={"dask": {name: value}}) for name, value in SETTINGS[design].items()
     ]
-    outcomes = farm.simulate_all([unchanged, unchanged, *changed])
+    outcomes = processes.simulate_all([unchanged, unchanged, *changed])
     first, second, *digests = [outcome.digest for outcome in outcomes]
     assert first == second
     assert [name for name, digest in zip(SETTINGS[design], digests, strict=True) if digest == first] == []

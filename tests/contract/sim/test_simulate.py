@@ -12,7 +12,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome
 from dasklab.paths import SHARE as ROOT
-from dasklab.predict import farm
+from dasklab.predict import processes
 from dasklab.sim import simulate
 from dasklab.sim.scenario import Scenario
 
@@ -39,7 +39,7 @@ def outcomes() -> dict[str, Outcome]:
         "without shards": shuffle(0),
         "with shards": shuffle(150_000),
     }
-    return dict(zip(scenarios, farm.simulate_all(scenarios.values()), strict=True))
+    return dict(zip(scenarios, processes.simulate_all(scenarios.values()), strict=True))
 
 
 def shuffle(nbytes: int) -> Scenario:
@@ -104,7 +104,7 @@ def test_shards_cross_the_link_of_the_worker_that_was_ready_first(outcomes: dict
 
 def test_mistake_in_a_scenario_is_one_line() -> None:
     with pytest.raises(LabError, match=r"^simulation, seed 0: racks: they hold 1 workers, there are 3$"):
-        farm.simulate(scenario(racks=[{"workers": 1}]))
+        processes.simulate(scenario(racks=[{"workers": 1}]))
 
 
 def test_process_that_has_imported_dask_is_refused() -> None:

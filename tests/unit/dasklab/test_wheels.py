@@ -101,16 +101,16 @@ def test_wheel_of_pyspark_is_built_once_and_used_to_resolve_the_rest(
     def pip(words: list[str]) -> None:
         commands.append(words)
         if "--report" in words:
-            install = [{"metadata": {"name": "pyspark", "version": settings.VERSION}}]
+            install = [{"metadata": {"name": "pyspark", "version": settings.PYSPARK_VERSION}}]
             Path(words[words.index("--report") + 1]).write_text(json.dumps({"install": install}))
         elif "--dest" in words:
             Path(words[words.index("--dest") + 1]).mkdir()
 
     monkeypatch.setattr(wheels, "_pip", pip)
-    wheelhouse = wheels.fetch({"pyspark": settings.VERSION})
-    assert (wheelhouse / "requirements.txt").read_text() == f"pyspark=={settings.VERSION}\n"
+    wheelhouse = wheels.fetch({"pyspark": settings.PYSPARK_VERSION})
+    assert (wheelhouse / "requirements.txt").read_text() == f"pyspark=={settings.PYSPARK_VERSION}\n"
     build, *others = commands
-    assert build[2] == "wheel" and build[-1] == f"pyspark=={settings.VERSION}"
+    assert build[2] == "wheel" and build[-1] == f"pyspark=={settings.PYSPARK_VERSION}"
     folder = build[build.index("--wheel-dir") + 1]
     assert [words[words.index("--find-links") + 1] for words in others] == [folder, folder]
-    assert wheels.fetch({"pyspark": settings.VERSION}) == wheelhouse and len(commands) == 3
+    assert wheels.fetch({"pyspark": settings.PYSPARK_VERSION}) == wheelhouse and len(commands) == 3

@@ -32,7 +32,7 @@ from dasklab.breakdown.model.causes import (
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
-from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.recorder.layout import KEY_SEPARATOR
 
 Cells = dict[tuple[Bottleneck, str], float]
 SLOW_BYTES_PER_S = 12.5e6  # 100 Mbit/s: what travels more slowly while nobody is busy is held up by the link
@@ -90,8 +90,8 @@ def attributions(repeat: Repeat, path: Intervals) -> Iterator[Attribution]:
     placed[of_data] = avoidable(repeat, path.task[of_data])
     yield part(PLACEMENT, of_data, placed[of_data])
     for cause in CAUSES:
-        mine = np.flatnonzero(path.is_cause(cause) & ~is_computing & ~is_upload)
-        yield part(cause.bottleneck, mine, 1 - placed[mine])
+        own = np.flatnonzero(path.is_cause(cause) & ~is_computing & ~is_upload)
+        yield part(cause.bottleneck, own, 1 - placed[own])
 
 
 def _beyond_usual(repeat: Repeat, task: Codes) -> tuple[Floats, Floats]:
@@ -141,7 +141,7 @@ def avoidable(repeat: Repeat, task: Codes) -> Floats:
     shares = [
         _avoidable(
             [
-                (float(needs.nbytes[need]), needs.holders[need].split(SEPARATOR))
+                (float(needs.nbytes[need]), needs.holders[need].split(KEY_SEPARATOR))
                 for need in order[start:stop].tolist()
             ],
             repeat.places.nodes[repeat.tasks.worker[row]],

@@ -211,11 +211,11 @@ def _graphs_before(repeat: Repeat, time: Floats, waits: ClientWaits) -> tuple[Co
     graph = nothing.copy()
     client, clients = repeat.task_clients
     for code, name in enumerate(clients):
-        mine = np.flatnonzero(client == code)
+        of_client = np.flatnonzero(client == code)
         own = np.array([number for number, graph in enumerate(graphs) if graph.client == name], np.int64)
         own = own if len(own) else np.arange(len(graphs))  # of an unknown client: any
-        position = np.searchsorted(arrival[own], time[mine], side="right") - 1
-        graph[mine] = np.append(own, NONE)[position]
+        position = np.searchsorted(arrival[own], time[of_client], side="right") - 1
+        graph[of_client] = np.append(own, NONE)[position]
     has = graph != NONE
     return (
         np.where(has, np.array(number)[graph], NONE),

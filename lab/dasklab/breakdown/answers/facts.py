@@ -153,10 +153,10 @@ def running_while_blocked(repeat: Repeat, worker: str, least_s: float) -> tuple[
     blocked = IntervalSets(busy.member[long], busy.start[long], busy.stop[long])
     ends = np.array([repeat.start]), np.array([repeat.stop])
     seconds = float(blocked.within(np.array([node]), *ends)[0])
-    mine = np.flatnonzero(repeat.tasks.worker == node)
-    beside = blocked.within(repeat.tasks.worker[mine], repeat.tasks.start[mine], repeat.tasks.stop[mine])
-    totals = np.bincount(repeat.prefix[mine], beside, 1)
+    own = np.flatnonzero(repeat.tasks.worker == node)
+    beside = blocked.within(repeat.tasks.worker[own], repeat.tasks.start[own], repeat.tasks.stop[own])
+    totals = np.bincount(repeat.prefix[own], beside, 1)
     most = int(totals.argmax())
     if totals[most] <= seconds / 2:
         return seconds, ""
-    return seconds, repeat.prefixes[repeat.tasks.key[mine[repeat.prefix[mine] == most][0]]]
+    return seconds, repeat.prefixes[repeat.tasks.key[own[repeat.prefix[own] == most][0]]]

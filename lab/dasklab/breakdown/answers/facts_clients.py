@@ -43,13 +43,13 @@ def client_shares(repeat: Repeat) -> list[ClientShare]:
     recorded = {graph.client for graph in repeat.graphs if graph.is_recorded}
     shares = []
     for code, client in enumerate(clients):
-        mine = np.flatnonzero(codes == code)
-        if not len(mine):
+        own = np.flatnonzero(codes == code)
+        if not len(own):
             continue
-        kinds = Counter(repeat.prefixes[key] for key in tasks.key[mine].tolist())
+        kinds = Counter(repeat.prefixes[key] for key in tasks.key[own].tolist())
         is_recorded = client in recorded or client.startswith(INSIDE_TASKS)
-        total = float(seconds[mine].sum())
-        shares.append(ClientShare(client, is_recorded, total, len(mine), kinds.most_common(1)[0][0]))
+        total = float(seconds[own].sum())
+        shares.append(ClientShare(client, is_recorded, total, len(own), kinds.most_common(1)[0][0]))
     return sorted(shares, key=lambda share: -share.seconds)
 
 

@@ -94,9 +94,9 @@ def is_listed(repeat: Repeat, path: Intervals) -> Mask:
     listed = (path.task != NONE) | path.is_cause(UNDIVIDED)
     spans = ClientTime(repeat).spans
     for cause, (start, stop) in spans.items():
-        mine = np.flatnonzero(path.is_cause(cause))
+        rows = np.flatnonzero(path.is_cause(cause))
         near = IntervalSets(np.zeros(len(start), np.int64), start - CLOCK_S, stop + CLOCK_S)
-        listed[mine] = near.within(np.zeros(len(mine), np.int64), path.start[mine], path.stop[mine]) > 0
+        listed[rows] = near.within(np.zeros(len(rows), np.int64), path.start[rows], path.stop[rows]) > 0
     listed |= path.is_cause(BETWEEN, NO_WORKER) | path.is_cause(USER) & client_is_recorded(repeat)
     others = [cause for cause in CAUSES if cause.group not in (Group.CLIENT, Group.IDLE)]
     others = [QUEUE, *(cause for cause in others if cause not in spans)]
@@ -140,8 +140,10 @@ def of_threads(repeat: Repeat, threads: Intervals) -> Iterator[Grounds]:
     sums = np.bincount(threads.cause, threads.seconds, minlength=len(CAUSES))
     for code in np.argsort(-sums, kind="stable").tolist():
         if sums[code] > TICK_S:
-            mine, cause = threads.select(threads.cause == code), CAUSES[code]
-            items = [_thread(repeat, mine.select(mine.lane == lane), lane) for lane in np.unique(mine.lane)]
+            parts, cause = threads.select(threads.cause == code), CAUSES[code]
+            items = [
+                _thread(repeat, parts.select(parts.lane == lane), lane) for lane in np.unique(parts.lane)
+            ]
             items.sort(key=lambda item: -item.seconds)
             yield Grounds(cause.title, (cause.title, cause.name), True, float(sums[code]), total_s, items)
 

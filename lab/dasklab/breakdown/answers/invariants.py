@@ -59,7 +59,7 @@ OF_TASKS = (
 )
 """Causes that are about a task: their place is the worker that ran it."""
 
-MAX_REPLAY_ERROR = 0.1  # of the run: a replay that misses it by more says nothing about another network
+MAX_REPLAY_ERROR = 0.1  # a replay that misses the run by a larger share says nothing of another network
 LEAST_S = 0.001  # what is less does not count as a violation where clocks decide
 ROUNDING_S = 1e-5  # of recorded stamps, and of sums of them
 GRACE_S, GRACE_SHARE = 0.05, 0.01  # of the run: by so much the path may exceed the threads
@@ -190,8 +190,8 @@ def _place_evidence(breakdown: Breakdown) -> Lowered:
     for intervals in (breakdown.threads, breakdown.path):
         beyond = _beyond_place(breakdown.repeat, intervals)
         for cause in CAUSES:
-            mine = intervals.is_cause(cause)
-            if seconds := float(beyond[mine].sum()):
+            own = intervals.is_cause(cause)
+            if seconds := float(beyond[own].sum()):
                 sentence = f"{cause.title}: {seconds:.3f} s at places without evidence of it"
                 violated.append((seconds, sentence))
         parts.append(_take_off(intervals, beyond))
@@ -206,10 +206,10 @@ def _beyond_place(repeat: Repeat, intervals: Intervals) -> Floats:
     elsewhere[of_task] = repeat.tasks.worker[task[of_task]] != intervals.place[of_task]
     beyond = np.where(elsewhere, intervals.seconds, 0.0)
     for cause, recorded in ((GARBAGE, repeat.evidence.collections), (PAUSED, repeat.evidence.paused)):
-        mine = np.flatnonzero(intervals.is_cause(cause))
+        own = np.flatnonzero(intervals.is_cause(cause))
         # what is moved off an interval lies at its end: how many seconds is known, but not when
-        ends = np.full(len(mine), repeat.start), np.full(len(mine), repeat.stop)
-        beyond[mine] = intervals.seconds[mine] - recorded.within(intervals.place[mine], *ends)
+        ends = np.full(len(own), repeat.start), np.full(len(own), repeat.stop)
+        beyond[own] = intervals.seconds[own] - recorded.within(intervals.place[own], *ends)
     return np.where(beyond > ROUNDING_S, beyond, 0.0)
 
 
@@ -246,8 +246,8 @@ def _stay_within_threads(breakdown: Breakdown) -> Lowered:
     beyond = np.zeros(len(path))
     violated: list[tuple[float, str]] = []
     for cause in CAUSES:
-        mine = np.flatnonzero(path.is_cause(cause))
-        claimed = float(path.seconds[mine].sum())
+        own = np.flatnonzero(path.is_cause(cause))
+        claimed = float(path.seconds[own].sum())
         surplus = claimed - possible[cause.code]
         if cause is UNDIVIDED or cause.group is Group.CLIENT or surplus <= _grace_s(repeat):
             continue
@@ -255,7 +255,7 @@ def _stay_within_threads(breakdown: Breakdown) -> Lowered:
             f"{cause.title}: {claimed:.3f} s on the critical path, {possible[cause.code]:.3f} s of threads"
         )
         violated.append((surplus, sentence))
-        longest_first = mine[np.argsort(-path.seconds[mine], kind="stable")]
+        longest_first = own[np.argsort(-path.seconds[own], kind="stable")]
         seconds = path.seconds[longest_first]
         beyond[longest_first] = np.clip(surplus - (np.cumsum(seconds) - seconds), 0.0, seconds)
     return replace(breakdown, path=_take_off(path, beyond)), violated

@@ -228,8 +228,8 @@ def _without_wire(repeat: Repeat, delays: _Delays) -> _Delays:
 def _seconds(windows: Windows, cause: Cause) -> Floats:
     """Sum the seconds of a cause in each window."""
     intervals = windows.intervals()
-    mine = intervals.select(intervals.is_cause(cause))
-    return np.asarray(np.bincount(mine.lane, mine.seconds, minlength=len(windows.start)), np.float64)
+    of_cause = intervals.select(intervals.is_cause(cause))
+    return np.asarray(np.bincount(of_cause.lane, of_cause.seconds, minlength=len(windows.start)), np.float64)
 
 
 class _Schedule:

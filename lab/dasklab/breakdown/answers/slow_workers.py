@@ -26,8 +26,8 @@ def typical_seconds(repeat: Repeat) -> Floats:
     slow = [
         worker
         for worker in repeat.workers
-        for mine in [(repeat.tasks.worker == worker) & ~np.isnan(elsewhere)]
-        if _is_slow(seconds[mine], elsewhere[mine], longest[mine])
+        for own in [(repeat.tasks.worker == worker) & ~np.isnan(elsewhere)]
+        if _is_slow(seconds[own], elsewhere[own], longest[own])
     ]
     return np.where(np.isin(repeat.tasks.worker, slow) & ~np.isnan(elsewhere), elsewhere, seconds)
 
@@ -35,12 +35,12 @@ def typical_seconds(repeat: Repeat) -> Floats:
 def _compare_kind(rows: Codes, worker: Codes, seconds: Floats, elsewhere: Floats, longest: Floats) -> None:
     """Set the median and the maximum of a kind's lengths on other workers; ``seconds`` are sorted."""
     for node in np.unique(worker):
-        mine = np.flatnonzero(worker == node)
-        others = len(rows) - len(mine)
+        own = np.flatnonzero(worker == node)
+        others = len(rows) - len(own)
         if others >= LEAST_ALIKE:
-            low, high = (_kth_other(mine, k) for k in ((others - 1) // 2, others // 2))
-            elsewhere[rows[mine]] = (seconds[low] + seconds[high]) / 2
-            longest[rows[mine]] = seconds[_kth_other(mine, others - 1)]
+            low, high = (_kth_other(own, k) for k in ((others - 1) // 2, others // 2))
+            elsewhere[rows[own]] = (seconds[low] + seconds[high]) / 2
+            longest[rows[own]] = seconds[_kth_other(own, others - 1)]
 
 
 def _kth_other(positions: Codes, k: int) -> int:

@@ -213,8 +213,8 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
 
 def _undivided(path: Intervals, start: float) -> list[tuple[float, float]]:
     """Return the stretches of a path that could not be divided, in seconds since a moment."""
-    mine = path.select(path.is_cause(UNDIVIDED))
-    return list(zip((mine.start - start).tolist(), (mine.stop - start).tolist(), strict=True))
+    own = path.select(path.is_cause(UNDIVIDED))
+    return list(zip((own.start - start).tolist(), (own.stop - start).tolist(), strict=True))
 
 
 def moved_bytes(repeat: Repeat, worker: str | None = None) -> float:

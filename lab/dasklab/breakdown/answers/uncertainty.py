@@ -30,7 +30,7 @@ from dasklab.breakdown.model.repeat import Repeat
 DIVIDED_BY_CPU = (COMPUTING, OUTSIDE, UNKNOWN_WAIT, GIL, CPU)
 OF_MESSAGES = (LINK, SCHEDULING, WORKER_LAG)
 SAMPLE_S = 0.25  # between two samples of a process's use of CPUs
-STAMP_S = 0.0005  # of one message
+MESSAGE_STAMP_S = 0.0005
 
 
 def uncertainties_s(
@@ -48,7 +48,7 @@ def uncertainties_s(
         pieces = Counter(CAUSES[code].bottleneck for code in path.cause.tolist())
         for bottleneck, total in totals.items():
             sampled = repeat.evidence.cpu and bottleneck in DIVIDED_BY_CPU
-            of_stamps = STAMP_S * pieces[bottleneck] if bottleneck in OF_MESSAGES else 0.0
+            of_stamps = MESSAGE_STAMP_S * pieces[bottleneck] if bottleneck in OF_MESSAGES else 0.0
             within[bottleneck] += min(total, SAMPLE_S / 2 if sampled else of_stamps) / count
     if count < 2:
         return dict(within)

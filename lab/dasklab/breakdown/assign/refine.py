@@ -208,8 +208,8 @@ def _cpu(repeat: Repeat, intervals: Intervals) -> tuple[Floats, Floats, Floats]:
     """
     figures = np.zeros((3, len(intervals)))
     for node, use in repeat.evidence.cpu.items():
-        mine = np.flatnonzero(intervals.place == node)
-        figures[:, mine] = use.between(intervals.start[mine], intervals.stop[mine])
+        rows = np.flatnonzero(intervals.place == node)
+        figures[:, rows] = use.between(intervals.start[rows], intervals.stop[rows])
     return figures[0], np.nan_to_num(figures[1]), np.nan_to_num(figures[2])
 
 

@@ -160,16 +160,16 @@ def _fetches_between(repeat: Repeat, worker: Codes, start: Floats, stop: Floats)
     """Return pairs of a position in ``worker`` and a fetch of that worker that was under way meanwhile."""
     questions, matches = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for node in np.unique(worker).tolist():
-        mine = np.flatnonzero(worker == node)
+        own = np.flatnonzero(worker == node)
         fetch = np.flatnonzero(repeat.fetches.receiver == node)
         fetch = fetch[np.argsort(repeat.fetches.start[fetch], kind="stable")]
         starts = repeat.fetches.start[fetch]
         # a fetch that began earlier may still be under way: the latest stops so far never decrease
         stops = np.maximum.accumulate(repeat.fetches.stop[fetch]) if len(fetch) else starts
         row, position = expand(
-            np.searchsorted(stops, start[mine], "right"), np.searchsorted(starts, stop[mine])
+            np.searchsorted(stops, start[own], "right"), np.searchsorted(starts, stop[own])
         )
-        under_way = repeat.fetches.stop[fetch[position]] > start[mine[row]]
-        questions.append(mine[row[under_way]])
+        under_way = repeat.fetches.stop[fetch[position]] > start[own[row]]
+        questions.append(own[row[under_way]])
         matches.append(fetch[position[under_way]])
     return np.concatenate(questions), np.concatenate(matches)

@@ -154,8 +154,8 @@ class Calls:
     stop: Floats
 
     def of_kind(self, *kinds: str) -> tuple[Floats, Floats]:
-        mine = np.isin(np.array(self.kind, object), kinds)
-        return self.start[mine], self.stop[mine]
+        own = np.isin(np.array(self.kind, object), kinds)
+        return self.start[own], self.stop[own]
 
 
 @dataclass(frozen=True)
@@ -361,10 +361,10 @@ class Repeat:
         tasks = self.tasks
         return {
             worker: StepFunction.from_increments(
-                np.concatenate([tasks.assigned[mine], tasks.stop[mine]]), np.repeat([1, -1], len(mine))
+                np.concatenate([tasks.assigned[own], tasks.stop[own]]), np.repeat([1, -1], len(own))
             )
             for worker in self.workers
-            for mine in [np.flatnonzero(tasks.worker == worker)]
+            for own in [np.flatnonzero(tasks.worker == worker)]
         }
 
     @cached_property

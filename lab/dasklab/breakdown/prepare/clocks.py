@@ -19,7 +19,7 @@ from scipy.optimize import linprog
 Points = npt.NDArray[np.float64]  # rows of (reference time, local time minus reference time)
 Point = tuple[float, float]
 MOST_SKEW = 5e-4  # a kernel corrects its clock by at most this share
-STRETCHES = 1000  # of time, in which the search for a hull looks for the lowest points
+HULL_STRETCHES = 1000  # the search for a hull looks for the lowest point in each
 NO_POINTS: Points = np.empty((0, 2))
 
 
@@ -102,7 +102,7 @@ def _candidates(points: Points) -> Points:
     The lowest point of each of some stretches of time is a cheap first guess at such lines.
     """
     times = points[:, 0]
-    stretch = ((times - times.min()) / max(1e-9, np.ptp(times)) * STRETCHES).astype(np.int64)
+    stretch = ((times - times.min()) / max(1e-9, np.ptp(times)) * HULL_STRETCHES).astype(np.int64)
     order = np.lexsort((points[:, 1], stretch))
     lowest = points[order[np.append(True, np.diff(stretch[order]) > 0)]]
     line = np.interp(times, lowest[:, 0], lowest[:, 1], left=np.inf, right=np.inf)

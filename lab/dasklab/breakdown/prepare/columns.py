@@ -29,10 +29,10 @@ from dasklab.breakdown.model.step_function import StepFunction
 from dasklab.breakdown.prepare.capacity import stays
 from dasklab.breakdown.prepare.gather_evidence import gather_evidence
 from dasklab.records.assemble import texts
-from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.records.user_lines import COMPUTES, WAITS
 
-ROUNDING_S = 1e-6  # of recorded stamps
+STAMP_ROUNDING_S = 1e-6
 GRAPH_COLUMNS = ("sent", "received", "materialise", "order", "state")
 
 
@@ -42,8 +42,8 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     Args:
         tables: the repeat's rows of ``records.schema.TABLES``, with all times on one clock.
     """
-    about = tables["repeats"].iloc[0]
-    start, stop = float(about.start_s), float(about.stop_s)
+    row_of_repeat = tables["repeats"].iloc[0]
+    start, stop = float(row_of_repeat.start_s), float(row_of_repeat.stop_s)
     tasks, needs, fetches = tables["tasks"], tables["needs"], tables["fetches"]
     tasks = tasks[(tasks.start_s < stop) & (tasks.stop_s > start)].sort_values("start_s", kind="stable")
     threads = _threads(tables["workers"], tasks)
@@ -51,7 +51,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     nodes = {name: code for code, name in enumerate((CLIENT, SCHEDULER, *threads))}
     fetches = fetches[fetches.receiver.isin(nodes) & fetches.sender.isin(nodes)]
     requested, requests = pd.factorize(fetches["keys"].to_numpy(object))
-    lists = [text.split(SEPARATOR) for text in requests]
+    lists = [text.split(KEY_SEPARATOR) for text in requests]
     every = [
         tasks.key.to_numpy(object),
         needs.needed.to_numpy(object),
@@ -64,7 +64,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     columns = _tasks(tasks, nodes, keys)
     prefixes = [str(key_split(key)) for key in keys]
     return Repeat(
-        number=int(about["repeat"]),
+        number=int(row_of_repeat["repeat"]),
         start=start,
         stop=stop,
         threads=threads,
@@ -76,7 +76,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
         busy=IntervalSets(_codes(busy.node, nodes), floats(busy.start_s), floats(busy.stop_s)),
         unfinished=unfinished,
         queued=queued,
-        warmup=bool(about.warmup),
+        warmup=bool(row_of_repeat.warmup),
         graphs=[_graph(row) for row in complete_graphs(tables["graphs"]).to_dict("records")],
         calls=_calls(tables["calls"]),
         lines=_lines(tables["lines"]),
@@ -105,7 +105,7 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
         worker=_codes(rows.worker, nodes),
         thread=rows.thread.fillna(0).to_numpy(np.int64),
         stamps=stamps,
-        trigger=last_before(key, handled, triggers, stamps["decided"] + ROUNDING_S),
+        trigger=last_before(key, handled, triggers, stamps["decided"] + STAMP_ROUNDING_S),
         disk_s=np.nan_to_num(floats(rows.disk_s)),
         nbytes=np.nan_to_num(floats(rows.nbytes)),
     )

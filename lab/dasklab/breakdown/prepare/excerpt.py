@@ -30,8 +30,8 @@ def excerpt(repeat: Repeat, start: float, stop: float) -> Repeat:
         nbytes=tasks.nbytes[inside],
     )
     needs = repeat.needs
-    mine = inside[needs.task] if len(needs.task) else np.zeros(0, bool)
-    holders = [needs.holders[index] for index in np.flatnonzero(mine).tolist()]
+    own = inside[needs.task] if len(needs.task) else np.zeros(0, bool)
+    holders = [needs.holders[index] for index in np.flatnonzero(own).tolist()]
     fetches = repeat.fetches
     moving = (fetches.start < stop) & (fetches.stop > start)
     fetch = _renumber(moving)
@@ -46,7 +46,7 @@ def excerpt(repeat: Repeat, start: float, stop: float) -> Repeat:
         stop=stop,
         tasks=picked,
         needs=replace(
-            needs, task=row[needs.task[mine]], key=needs.key[mine], nbytes=needs.nbytes[mine], holders=holders
+            needs, task=row[needs.task[own]], key=needs.key[own], nbytes=needs.nbytes[own], holders=holders
         ),
         fetches=replace(fetches, **{name: column[moving] for name, column in vars(fetches).items()}),
         delivered=Delivered(fetch[repeat.delivered.fetch[delivered]], repeat.delivered.key[delivered]),

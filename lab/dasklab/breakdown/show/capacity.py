@@ -9,7 +9,7 @@ from dasklab.breakdown.model.repeat import Repeat
 from dasklab.terminal import counted
 
 LEAST_SHARE, LEAST_S = 0.02, 0.1  # of the repeat: shorter changes are not mentioned
-MOST_STRETCHES = 4  # that are named one by one
+MAX_NAMED_STRETCHES = 4
 
 
 def capacity_sentences(repeat: Repeat) -> Iterator[str]:
@@ -18,7 +18,7 @@ def capacity_sentences(repeat: Repeat) -> Iterator[str]:
     most = max((stretch.workers for stretch in stretches), default=0)
     if len(stretches) < 2:
         return
-    if len(stretches) > MOST_STRETCHES:
+    if len(stretches) > MAX_NAMED_STRETCHES:
         least = min(stretch.workers for stretch in stretches)
         mean = sum(stretch.workers * stretch.seconds for stretch in stretches) / repeat.makespan
         yield f"Between {least} and {counted(most, 'worker')} were there, {mean:.1f} on average."

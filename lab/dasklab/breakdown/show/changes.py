@@ -9,7 +9,7 @@ import numpy as np
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.terminal import enumerated
 
-MOST_NAMES = 3  # of workers in a sentence
+MAX_NAMED_WORKERS = 3
 
 
 def changes(repeat: Repeat) -> Iterator[str]:
@@ -22,8 +22,8 @@ def changes(repeat: Repeat) -> Iterator[str]:
         yield f"{len(again)} results were lost and computed again: {seconds:.1f} s of thread time."
     paused = repeat.evidence.paused
     for node in np.unique(paused.member).tolist():
-        mine = paused.member == node
-        seconds = float((paused.stop - paused.start)[mine].sum())
+        own = paused.member == node
+        seconds = float((paused.stop - paused.start)[own].sum())
         yield f"{repeat.places.nodes[node]} was paused for {seconds:.1f} s: its memory was nearly full."
 
 
@@ -40,6 +40,6 @@ def _workers(repeat: Repeat, moments: Mapping[str, float], verb: str) -> Iterato
 
 
 def _list(names: Sequence[str]) -> str:
-    if len(names) > MOST_NAMES:
+    if len(names) > MAX_NAMED_WORKERS:
         return f"{len(names)} workers"
     return enumerated(names)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dasklab.breakdown.answers.facts_failures import Death, FailedKind, Failures, failed_kinds
 from dasklab.terminal import counted, enumerated
 
-MOST_KINDS = 3  # of tasks with failed attempts
+MAX_FAILED_KINDS = 3
 MOST_NAMES = 3
 MOST_DEATHS = 3
 
@@ -16,19 +16,19 @@ MOST_DEATHS = 3
 def failure_sentences(failures: Failures, start: float, stop: float) -> Iterator[str]:
     """Say what failed between two moments of the scheduler's clock."""
     attempts = [attempt for attempt in failures.attempts if start <= attempt.stop <= stop]
-    yield from map(_attempts, failed_kinds(attempts)[:MOST_KINDS])
+    yield from map(_attempts, failed_kinds(attempts)[:MAX_FAILED_KINDS])
     deaths = [death for death in failures.deaths if start <= death.time <= stop]
     yield from (_death(death, start) for death in deaths[:MOST_DEATHS])
     if len(deaths) > MOST_DEATHS:
         yield f"{counted(len(deaths) - MOST_DEATHS, 'more worker')} died later."
     killed = [task for task in failures.killed if start <= task.time <= stop]
-    for task in killed[:MOST_KINDS]:
+    for task in killed[:MAX_FAILED_KINDS]:
         yield (
             f"The task {task.kind} was given up, because {counted(task.deaths, 'worker')} died while they"
             f" had it (KilledWorker)."
         )
-    if len(killed) > MOST_KINDS:
-        yield f"{counted(len(killed) - MOST_KINDS, 'more task')} were given up for the same reason."
+    if len(killed) > MAX_FAILED_KINDS:
+        yield f"{counted(len(killed) - MAX_FAILED_KINDS, 'more task')} were given up for the same reason."
     for time in failures.restarts:
         if start <= time <= stop:
             yield (

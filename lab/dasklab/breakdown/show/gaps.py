@@ -10,7 +10,7 @@ from dasklab.breakdown.model.repeat import Repeat
 from dasklab.records.document import Record
 from dasklab.terminal import counted, enumerated
 
-MAX_NAMES = 3  # of processes in a sentence
+MAX_NAMED_PROCESSES = 3
 UNRECORDED = ": attach: "  # between a process and why it could not be recorded, in a record's failures
 
 
@@ -37,7 +37,7 @@ def _silent(repeat: Repeat) -> list[str]:
     return [
         name
         for node, name in zip(repeat.workers, repeat.threads, strict=True)
-        if (mine := repeat.tasks.worker == node).any() and arrived[mine].all()
+        if (own := repeat.tasks.worker == node).any() and arrived[own].all()
     ]
 
 
@@ -52,7 +52,9 @@ def _unmetered(repeat: Repeat) -> list[str]:
 
 
 def _names(processes: Sequence[str]) -> str:
-    more = len(processes) - MAX_NAMES
+    more = len(processes) - MAX_NAMED_PROCESSES
     if more > 0:
-        return enumerated([*processes[:MAX_NAMES], counted(more, "other process", "other processes")])
+        return enumerated(
+            [*processes[:MAX_NAMED_PROCESSES], counted(more, "other process", "other processes")]
+        )
     return enumerated(processes)

@@ -23,7 +23,7 @@ from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.wording import percent
 from dasklab.plotting import STYLE
 
-COLUMNS = 1200  # of the picture of threads: each shows the cause of most of its time
+THREAD_COLUMNS = 1200  # each shows the cause of most of its time
 
 
 def threads(repeats: Mapping[str, Repeat]) -> Figure:
@@ -56,20 +56,22 @@ def _draw_threads(axes: Axes, name: str, repeat: Repeat, intervals: Intervals) -
 
 def _pixels(repeat: Repeat, intervals: Intervals, rows: int) -> npt.NDArray[np.float64]:
     """Return the colour of each pixel: that of the cause with most of its time."""
-    scale = COLUMNS / repeat.makespan
+    scale = THREAD_COLUMNS / repeat.makespan
     start, stop = (intervals.start - repeat.start) * scale, (intervals.stop - repeat.start) * scale
-    first = np.clip(start.astype(np.int64), 0, COLUMNS - 1)
-    last = np.clip(stop.astype(np.int64), 0, COLUMNS - 1)
+    first = np.clip(start.astype(np.int64), 0, THREAD_COLUMNS - 1)
+    last = np.clip(stop.astype(np.int64), 0, THREAD_COLUMNS - 1)
     index, column = expand(first, last + 1)
     inside = np.minimum(stop[index], column + 1) - np.maximum(start[index], column)
-    pixel = (intervals.lane[index] * len(CAUSES) + intervals.cause[index]) * COLUMNS + column
-    weight = np.bincount(pixel, inside, rows * len(CAUSES) * COLUMNS).reshape(rows, len(CAUSES), COLUMNS)
+    pixel = (intervals.lane[index] * len(CAUSES) + intervals.cause[index]) * THREAD_COLUMNS + column
+    weight = np.bincount(pixel, inside, rows * len(CAUSES) * THREAD_COLUMNS).reshape(
+        rows, len(CAUSES), THREAD_COLUMNS
+    )
     colours = np.array([to_rgb(cause.colour) for cause in CAUSES], np.float64)
     return np.asarray(colours[weight.argmax(axis=1)], np.float64)
 
 
 def _draw_assigned(axes: Axes, repeat: Repeat) -> None:
-    times = np.linspace(repeat.start, repeat.stop, COLUMNS)  # more points than columns cannot be seen
+    times = np.linspace(repeat.start, repeat.stop, THREAD_COLUMNS)  # more points than columns cannot be seen
     for worker in repeat.threads:
         tasks = repeat.load[repeat.node(worker)].at(times)
         axes.step(times - repeat.start, tasks, where="post", label=worker, linewidth=0.9)

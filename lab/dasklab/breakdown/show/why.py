@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dasklab.breakdown.answers.grounds import Grounds, of_path, of_threads
 from dasklab.breakdown.answers.invariants import checked
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.breakdown.show.wording import LEAST_SHARE, MOST_PARTS, Row, percent
+from dasklab.breakdown.show.wording import LEAST_SHARE, MAX_SENTENCE_PARTS, Row, percent
 from dasklab.errors import LabError
 
 HEAD: Row = ("clause", "rests on", "name", "where", "thread", "from, s", "until, s", "seconds")
-MAX_ITEMS = 8  # of a clause; the rest is summed up
+MAX_ITEMS_OF_A_CLAUSE = 8  # the rest is summed up
 
 
 def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
@@ -27,8 +27,12 @@ def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
     path, threads = list(of_path(repeat, breakdown.path)), list(of_threads(repeat, breakdown.threads))
     if not clause:
         return [
-            *(grounds for grounds in path[:MOST_PARTS] if grounds.seconds > LEAST_SHARE * repeat.makespan),
-            *threads[:MOST_PARTS],
+            *(
+                grounds
+                for grounds in path[:MAX_SENTENCE_PARTS]
+                if grounds.seconds > LEAST_SHARE * repeat.makespan
+            ),
+            *threads[:MAX_SENTENCE_PARTS],
         ]
     words = clause.casefold().strip()
     every = [(grounds, [name.casefold() for name in grounds.names]) for grounds in (*path, *threads)]
@@ -44,10 +48,10 @@ def rows(clauses: Sequence[Grounds]) -> Iterator[Row]:
     """Return a table: for each clause the longest of what it rests on, the rest, and the sum."""
     for grounds in clauses:
         whole = "all threads' time" if grounds.of_threads else "the run"
-        for item in grounds.items[:MAX_ITEMS]:
+        for item in grounds.items[:MAX_ITEMS_OF_A_CLAUSE]:
             times = (f"{seconds:.3f}" for seconds in (item.start_s, item.stop_s, item.seconds))
             yield (grounds.clause, item.kind, item.name, item.place, item.thread, *times)
-        if rest := grounds.items[MAX_ITEMS:]:
+        if rest := grounds.items[MAX_ITEMS_OF_A_CLAUSE:]:
             seconds = sum(item.seconds for item in rest)
             yield (grounds.clause, f"{len(rest)} more", "", "", "", "", "", f"{seconds:.3f}")
         share = f"{percent(grounds.seconds / grounds.total_s, 1)} of {whole}" if grounds.total_s else ""

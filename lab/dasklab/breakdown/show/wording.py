@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
 LEAST_SAVED = 0.01  # share of the makespan: what a network saves below that needs no figures
-MOST_PARTS = 4  # of a sentence
+MAX_SENTENCE_PARTS = 4
 NEARLY_ALL = 0.95  # of the seconds that could not be divided: then one stretch says where they lie
-MOST_LINES = 3  # of the user's program in a sentence
+MAX_NAMED_LINES = 3
 MOST_CODE = 50  # characters of a line of code in a table
 LEAST_S = 0.0005  # shorter times are not named in a table
 LONG_CPU_WAIT = 0.1  # share of the makespan from which on waiting for a CPU is reported
@@ -59,7 +59,7 @@ def paragraph(summary: Summary) -> str:
     by_share = sorted(summary.by_cause.items(), key=lambda item: -item[1])
     shares = [
         f"{percent(seconds / summary.makespan_s)} {cause.title}"
-        for cause, seconds in by_share[:MOST_PARTS]
+        for cause, seconds in by_share[:MAX_SENTENCE_PARTS]
         if seconds > LEAST_SHARE * summary.makespan_s
     ]
     of_threads = f" Thread time: {', '.join(shares)}." if shares else ""
@@ -73,7 +73,7 @@ def paragraph(summary: Summary) -> str:
 def _path(summary: Summary, digits: int) -> str:
     """Name the largest bottlenecks; the first one alone only if it is certain that it is the largest."""
     least_s = LEAST_SHARE * summary.makespan_s
-    largest = [row for row in summary.ranked()[:MOST_PARTS] if row[2] > least_s]
+    largest = [row for row in summary.ranked()[:MAX_SENTENCE_PARTS] if row[2] > least_s]
     parts = [bottleneck(row, digits) + _details(summary, row[0], digits) for row in largest]
     equals = sum(row in largest for row in summary.first())
     if equals > 1:
@@ -90,11 +90,11 @@ def _details(summary: Summary, bottleneck: Bottleneck, digits: int) -> str:
 
 def _lines(summary: Summary, bottleneck: Bottleneck, digits: int) -> str:
     """Name the lines of the user's program that ran longest."""
-    mine = [(line, seconds) for (of, line), seconds in summary.client_lines.items() if of is bottleneck]
-    longest = sorted(mine, key=lambda item: -item[1])
+    own = [(line, seconds) for (of, line), seconds in summary.client_lines.items() if of is bottleneck]
+    longest = sorted(own, key=lambda item: -item[1])
     parts = [
         f"{seconds:.{digits}f} s at {_place_in_code(line)}"
-        for line, seconds in longest[:MOST_LINES]
+        for line, seconds in longest[:MAX_NAMED_LINES]
         if line[0] and seconds > LEAST_SHARE * summary.makespan_s
     ]
     return f" ({'; '.join(parts)})" if parts else ""

@@ -116,10 +116,10 @@ def fresh(lab: Lab) -> Observed:
 
 def is_ours(guest: ObservedGuest, lab: Lab) -> bool:
     """Return whether a guest carries the lab's mark. It has the description before it may have tags."""
-    return lab.name in guest.tags or guest.description.startswith(mark(lab))
+    return lab.name in guest.tags or guest.description.startswith(ownership_mark(lab))
 
 
-def mark(lab: Lab) -> str:
+def ownership_mark(lab: Lab) -> str:
     """Return how the descriptions of the lab's guests begin."""
     return f"lab={lab.name} "
 

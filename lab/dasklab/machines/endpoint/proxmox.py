@@ -43,7 +43,7 @@ TASK_WAIT_S = 1800.0
 EFFECT_WAIT_S = 60.0
 CONNECT_S = 10.0
 PAUSES_S = (0.2, 0.6, 1.8)  # before a call is repeated
-CONNECT_WAIT_S = 60.0  # for an endpoint that has answered before and cannot be reached now
+RECONNECT_S = 60.0  # an endpoint that has answered before may be away for so long
 CONNECT_PAUSE_S = 3.0
 PARALLEL_READS = 8  # pveproxy and pvedaemon have three workers each
 
@@ -108,7 +108,7 @@ class Resource:
         return str(self._resource._store["base_url"].partition("/api2/json")[2])
 
     def _send(self, method: str, call: Callable[[], T]) -> T:
-        deadline = time.monotonic() + CONNECT_WAIT_S
+        deadline = time.monotonic() + RECONNECT_S
         for attempt in itertools.count():
             try:
                 return self._send_once(method, call)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dasklab.errors import LabError
 from dasklab.machines.endpoint.change import Change, Value
 from dasklab.machines.endpoint.guest_kinds import CONTAINER
-from dasklab.machines.endpoint.observed import mark
+from dasklab.machines.endpoint.observed import ownership_mark
 from dasklab.machines.inventory.topology import Archive, Guest, Lab
 from dasklab.model.settings.nic import container_net_to_pve, net_key
 
@@ -59,7 +59,9 @@ def make(guest: Guest, lab: Lab) -> Iterator[Change]:
 def description(lab: Lab) -> str:
     """Return what a container is made from. A container with another description is created again."""
     key = hashlib.sha256(lab.ssh_public_key.strip().encode()).hexdigest()[:12]
-    return f"{mark(lab)}image={lab.name_of(image(lab))} key={key} unprivileged={int(lab.unprivileged)}"
+    return (
+        f"{ownership_mark(lab)}image={lab.name_of(image(lab))} key={key} unprivileged={int(lab.unprivileged)}"
+    )
 
 
 def config(guest: Guest, lab: Lab) -> dict[str, Value]:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from dasklab.machines.endpoint.change import Change, Value
 from dasklab.machines.endpoint.guest_kinds import VM
-from dasklab.machines.endpoint.observed import mark
+from dasklab.machines.endpoint.observed import ownership_mark
 from dasklab.machines.inventory.topology import Guest, Lab
 from dasklab.model.settings.nic import ipconfig_to_pve, net_from_pve, net_key, net_keys, net_to_pve
 
@@ -21,7 +21,7 @@ CLOUD_INIT_DISK = "scsi1"
 
 def template_description(lab: Lab) -> str:
     """Return what the template is made from. A template with another description is created again."""
-    return f"{mark(lab)}image={lab.name_of(lab.image)}"
+    return f"{ownership_mark(lab)}image={lab.name_of(lab.image)}"
 
 
 def template(lab: Lab, node: str) -> Iterator[Change]:

@@ -62,7 +62,7 @@ METRICS = {
 }
 SETTINGS = METRICS | {"occupant": "variant", "stolen_pct": "steal_pct", "waited_pct": "pressure_pct"}
 SETTING_PATHS = {"scheduler.occupant": "scheduler.variant", "worker.occupant": "worker.variant"}
-COLUMNS = {"missed": "prediction_error"}  # of a table of samples
+RENAMED_SAMPLE_COLUMNS = {"missed": "prediction_error"}
 
 
 def translate(file: str, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import yaml
 
 from dasklab.errors import LabError
 
-MAX_VALUES = 50_000  # of a file with its aliases written out; the largest experiment has 200
+MAX_FILE_VALUES = 50_000  # aliases are written out; the largest experiment has 200
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -55,8 +55,8 @@ def require_bounded(text: str) -> None:
             if any(anchor == event.anchor for anchor, _ in collections):
                 raise _refusal(f"*{event.anchor} is a part of itself", event)
             values += sizes.get(str(event.anchor), 1)
-            if values > MAX_VALUES:
-                raise _refusal(f"aliases make it more than {MAX_VALUES:,} values", event)
+            if values > MAX_FILE_VALUES:
+                raise _refusal(f"aliases make it more than {MAX_FILE_VALUES:,} values", event)
         elif isinstance(event, yaml.CollectionStartEvent):
             collections.append((event.anchor, values))
             values += 1

@@ -37,7 +37,7 @@ def extra_packages(performance_report: bool, py_spy: bool, engine: Engine) -> di
     if engine == "spark":
         from dasklab.spark import settings as spark
 
-        extra["pyspark"] = spark.VERSION
+        extra["pyspark"] = spark.PYSPARK_VERSION
     return extra
 
 

@@ -18,14 +18,14 @@ from dasklab.model.settings.packages import unpinned
 from dasklab.model.settings.trial_settings import Settings, SharedSettings, Workload
 from dasklab.model.settings.variants import Layout, ResolvedScheduler
 
-MANY = 100  # with more workers than this, workers are state machines without connections
+MANY_WORKERS = 100  # beyond this, workers are state machines without connections
 VARIANTS = (None, "dask", "no-queuing", "no-stealing")  # the scheduler variants that differ in settings only
 MODELLED_LINK = {"direction", *(impairment.key for impairment in IMPAIRMENTS if impairment.simulated)}
 MODELLED_FAULTS = {"kill", "restart", "cut"}
 MODELLED = {"bridge", "workers", "repeats", "warmups", "dask"}
 # Modelled in part
 CHECKED = {"workload", "packages", "scheduler", "worker", "layout", "faults", "engine", "spark"}
-NO_EFFECT = {"ttl_s", "probes", "capture", "performance_report", "py_spy"}  # on how long a repeat takes
+WITHOUT_EFFECT_ON_LENGTH = {"ttl_s", "probes", "capture", "performance_report", "py_spy"}
 # Settings that Dask's own scheduler and workers read in the simulation, with everything below them. Not here:
 # compression (data has no content), memory (it does not fill), event loops (they are virtual).
 MODELLED_DASK = (
@@ -69,8 +69,8 @@ class SimulatedSetup(Strict):
             with_params = f" with {params}" if params else ""
             yield f"workload {requested.workload.name}{with_params}: no trial of {self.origin} has its costs"
         yield from unmodelled(requested, requested.scheduler.resolve())
-        if requested.faults and requested.workers > MANY:
-            yield f"faults with more than {MANY} workers: these have no connections that could break"
+        if requested.faults and requested.workers > MANY_WORKERS:
+            yield f"faults with more than {MANY_WORKERS} workers: these have no connections that could break"
         for host, link in requested.links.items():
             yield from unmodelled_link(host, link)
 
@@ -93,7 +93,10 @@ def unmodelled(requested: SharedSettings, scheduler: ResolvedScheduler) -> Itera
         if not modelled and value != defaults().get(name):
             yield f"dask {name}: the simulation does not model it"
     for name, field in SharedSettings.model_fields.items():
-        if name not in MODELLED | CHECKED | NO_EFFECT and getattr(requested, name) != field.default:
+        if (
+            name not in MODELLED | CHECKED | WITHOUT_EFFECT_ON_LENGTH
+            and getattr(requested, name) != field.default
+        ):
             yield f"{name}: the simulation does not model it"
 
 

@@ -35,8 +35,8 @@ from dasklab.records.recorder.settings import settings
 from dasklab.records.recorder.store import CHUNK_ROWS, Store
 
 NAME = "dasklab-recorder"
-MOST_ROWS = 50_000  # of each log
-ANSWER_BYTES = 2_000_000  # of chunks in one answer
+MAX_LOG_ROWS = 50_000
+ANSWER_CHUNK_BYTES = 2_000_000
 TICK_MS = 250
 CHUNKS_PER_TICK = 4  # some milliseconds each; while a repeat is timed nobody else packs
 LONG_GC_S = 0.001
@@ -100,7 +100,7 @@ class Recorder:
     def attach(self, server: Any) -> None:
         """Begin to record what this server does."""
         self.server, self.asked = server, time()
-        self.store = Store(self.tables, MOST_ROWS, privacy=self.privacy)
+        self.store = Store(self.tables, MAX_LOG_ROWS, privacy=self.privacy)
         self.is_described = False
         self.loop_thread = threading.get_native_id()
         self.totals = self.all_counters()
@@ -192,12 +192,12 @@ class Recorder:
         self.asked = time()
         if summary:
             self.summarise()
-        while self.store.nbytes < ANSWER_BYTES and self.store.pack():
+        while self.store.nbytes < ANSWER_CHUNK_BYTES and self.store.pack():
             await asyncio.sleep(0)  # let the event loop do other work
-        chunks = self.store.take(ANSWER_BYTES)
+        chunks = self.store.take(ANSWER_CHUNK_BYTES)
         more = bool(self.store.chunks) or any(log.rows for log in self.store.logs.values())
-        about = {"form": FORM, "now": time(), "address": self.server.address, "lost": self.store.lost}
-        return about | {"chunks": chunks, "more": more, "failures": dict(self.store.failures)}
+        head = {"form": FORM, "now": time(), "address": self.server.address, "lost": self.store.lost}
+        return head | {"chunks": chunks, "more": more, "failures": dict(self.store.failures)}
 
     @guarded
     def summarise(self) -> None:

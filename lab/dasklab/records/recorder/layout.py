@@ -23,7 +23,7 @@ FORM = 4
 """The format of chunks and their file. Format 2 lacked repeats, format 3 what fails."""
 
 READABLE_FORMS = (2, 3, 4)
-SEPARATOR = "\x1f"  # of several keys in one text
+KEY_SEPARATOR = "\x1f"
 MISSING_US = -1  # a time that nobody took
 
 

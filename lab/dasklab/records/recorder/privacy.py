@@ -14,7 +14,7 @@ from typing import Any
 
 from dask.utils import key_split
 
-from dasklab.records.recorder.layout import SEPARATOR, Column
+from dasklab.records.recorder.layout import KEY_SEPARATOR, Column
 
 PUBLIC = {"word", "host", "setting"}  # the setting's names are an allow-list of their own
 KNOWN_PACKAGES = {
@@ -68,7 +68,7 @@ def hash_key(key: str) -> str:
 
 
 def hash_keys(keys: str) -> str:
-    return SEPARATOR.join(sorted(map(hash_key, keys.split(SEPARATOR))))
+    return KEY_SEPARATOR.join(sorted(map(hash_key, keys.split(KEY_SEPARATOR))))
 
 
 def hash_place(place: str) -> str:

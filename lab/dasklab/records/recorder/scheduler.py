@@ -12,7 +12,7 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.metrics import time
 
-from dasklab.records.recorder.base import MOST_ROWS, NAME, TICK_MS, Owner, Recorder, guarded
+from dasklab.records.recorder.base import MAX_LOG_ROWS, NAME, TICK_MS, Owner, Recorder, guarded
 from dasklab.records.recorder.layout import SCHEDULER
 from dasklab.records.recorder.life import RecorderEvent
 from dasklab.records.recorder.patches import replace, replace_item
@@ -20,7 +20,7 @@ from dasklab.records.recorder.process import NAN, without_credentials
 
 MOST_DEPARTED = 50  # answers of workers, of 2 MB at most each
 BEFORE = 0  # number of the graphs that had been received when the recording began
-MAX_DEPENDENTS = 20  # in a row, from a task to one that a client waits for
+MAX_CHAIN_OF_DEPENDENTS = 20  # the longest way from a task to one that a client waits for
 NO_STAGES = (NAN, NAN, NAN, NAN, "", "")  # queued, decided, due, sent; trigger and stimulus
 OF_CLIENTS = ("cancel", "retry")  # what Dask logs under the name of the client that did it
 KEY_SETS = ("processing-tasks", "lost-computed-tasks", "lost-scattered-tasks")  # sizes are recorded
@@ -119,7 +119,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
     def client_of(self, key: Any) -> str:
         """Return a client that wants a task, or one that needs it; empty if there is none nearby."""
         task = self.server.tasks.get(key)
-        for _ in range(MAX_DEPENDENTS):
+        for _ in range(MAX_CHAIN_OF_DEPENDENTS):
             if task is None or task.who_wants:
                 break
             task = next(iter(task.dependents), None)
@@ -172,7 +172,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
     def restart(self, scheduler: Any) -> None:
         """Record ``client.restart()``, which forgets all tasks before it ends the workers."""
         self.add_event("client-restart", "all", "")
-        for key in list(islice(self.open, MOST_ROWS)):
+        for key in list(islice(self.open, MAX_LOG_ROWS)):
             self.add_task(key, str(key), NAN, "forgotten", {})
         self.open.clear()
 
@@ -278,7 +278,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         log.add("", "", float(scheduler.bandwidth))
         for (receiver, sender), rate in scheduler.bandwidth_workers.items():
             log.add(receiver, sender, float(rate))
-        for key in list(islice(self.open, MOST_ROWS)):  # what has not ended yet
+        for key in list(islice(self.open, MAX_LOG_ROWS)):  # what has not ended yet
             self.add_task(key, str(key), NAN, "unfinished", {})
 
     # The end

@@ -12,7 +12,7 @@ from typing import Any
 from dasklab.records.recorder.layout import Column, columns_of
 from dasklab.records.recorder.privacy import Privacy
 
-MOST_BYTES = 64_000_000  # of packed chunks
+MAX_PACKED_BYTES = 64_000_000
 CHUNK_ROWS = 2000  # packed at once: a few milliseconds
 
 
@@ -44,9 +44,9 @@ class Log:
 def pack_columns(columns: Sequence[Column], values: Mapping[str, Sequence[Any]]) -> bytes:
     """Return a line of JSON that describes the columns, then their bytes."""
     packed = [pack_column(column.kind, values[column.name]) for column in columns]
-    about = [[column.name, *head] for column, (head, _) in zip(columns, packed, strict=True)]
+    heads = [[column.name, *head] for column, (head, _) in zip(columns, packed, strict=True)]
     rows = len(values[columns[0].name])
-    return json.dumps([rows, about]).encode() + b"\n" + b"".join(body for _, body in packed)
+    return json.dumps([rows, heads]).encode() + b"\n" + b"".join(body for _, body in packed)
 
 
 def pack_column(kind: str, values: Iterable[Any]) -> tuple[list[Any], bytes]:
@@ -71,7 +71,7 @@ class Store:
         self,
         tables: Mapping[str, str],
         most_rows: int,
-        most_bytes: int = MOST_BYTES,
+        most_bytes: int = MAX_PACKED_BYTES,
         privacy: Privacy | None = None,
     ) -> None:
         privacy = privacy or Privacy()

@@ -19,7 +19,7 @@ from distributed.metrics import context_meter, time
 from distributed.profile import merge
 
 from dasklab.records.recorder.base import NAME, Recorder, describe, guarded
-from dasklab.records.recorder.layout import SEPARATOR, WORKER
+from dasklab.records.recorder.layout import KEY_SEPARATOR, WORKER
 from dasklab.records.recorder.life import RecorderEvent, RecorderState
 from dasklab.records.recorder.patches import Undo, replace, replace_item, share
 from dasklab.records.recorder.process import NAN
@@ -128,8 +128,8 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         arrived, ready, executing, seceded = row
         begin, end = between(begin - ahead, end - ahead, executing, now)
         stamps = (arrived, ready, executing, begin, end, seceded, now)
-        about = (int(self.server.threads.get(key) or 0), disk_s, float(task.nbytes or 0), status)
-        self.ended[key] = (str(key), stamps, about)
+        outcome = (int(self.server.threads.get(key) or 0), disk_s, float(task.nbytes or 0), status)
+        self.ended[key] = (str(key), stamps, outcome)
         if len(self.ended) > CHUNK_ROWS:
             self.add_ended(next(iter(self.ended)), NAN, NAN)
 
@@ -140,8 +140,8 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         self.store.logs["errors"].add(str(key), now, name if name.isidentifier() else "", text)
 
     def add_ended(self, key: Any, now: float, due: float) -> None:
-        text, stamps, about = self.ended.pop(key)
-        self.store.logs["tasks"].add(text, *stamps, due, now, *about)
+        text, stamps, outcome = self.ended.pop(key)
+        self.store.logs["tasks"].add(text, *stamps, due, now, *outcome)
 
     @guarded
     def add_wait(self, start: float, stop: float, key: Any, kind: str, owner: Any) -> None:
@@ -198,7 +198,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
 
     def texts(self, keys: Iterable[Any]) -> str:
         """Several keys as one text."""
-        return SEPARATOR.join(sorted(str(key) for key in keys))
+        return KEY_SEPARATOR.join(sorted(str(key) for key in keys))
 
     def _wrap_handler(self, name: str, wrapper: Callable[..., Awaitable[Any]]) -> None:
         handlers = self.server.handlers
@@ -274,9 +274,9 @@ def stacks(node: dict[str, Any], above: list[str]) -> Iterator[tuple[list[str], 
     """Each stack of a tree of samples that was sampled itself, outermost frame first, and how often."""
     inner = 0
     for child in node["children"].values():
-        about = child["description"]
+        description = child["description"]
         inner += child["count"]
-        frame = f"{about['name']} ({about['filename']}:{about['line_number']})"
+        frame = f"{description['name']} ({description['filename']}:{description['line_number']})"
         yield from stacks(child, [*above, frame])
     if above and node["count"] > inner:
         yield above, node["count"] - inner

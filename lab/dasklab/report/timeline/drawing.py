@@ -28,9 +28,9 @@ from dasklab.report.timeline.rectangles import SEVERAL, Panel, at_most
 
 MOST_STORED = 300_000  # rectangles of all panels in a page; more are merged, which bounds its size
 LABEL_PX, ROW_PX, FEW_ROWS = 14, 22, 14  # the height of a row, and of one of a few rows
-MOST_PX = 480  # of all rows of a panel
+MAX_PANEL_PX = 480
 TITLE_PX, TICKS_PX, AXIS_PX = 30, 22, 26  # the heights of a title, of an axis' ticks, of its name
-LEFT_PX = 150  # for labels
+LABELS_PX = 150
 TOOLTIP = """<div style="max-width: 26rem; overflow-wrap: anywhere"><strong>@what{custom}</strong><br>
 @detail{custom}<br>@length{custom} from @left{0.0000} s on@count{custom}</div>"""
 DRAWN = ("left", "right", "bottom", "top", "colour", "what", "detail", "count", "length")  # columns
@@ -78,7 +78,7 @@ def document(panels: Sequence[Panel], length_s: float) -> str:
 
 def _figure(panel: Panel, time: Range1d, colours: LinearColorMapper, is_first: bool, is_last: bool) -> Any:
     number = len(panel.rows)
-    height = min(MOST_PX, number * (ROW_PX if number <= FEW_ROWS else LABEL_PX))
+    height = min(MAX_PANEL_PX, number * (ROW_PX if number <= FEW_ROWS else LABEL_PX))
     around = TITLE_PX + TICKS_PX * (is_first or is_last) + AXIS_PX * is_last
     drawing = figure(
         title=panel.title,
@@ -87,7 +87,7 @@ def _figure(panel: Panel, time: Range1d, colours: LinearColorMapper, is_first: b
         x_range=time,
         y_range=Range1d(start=number, end=0),
         toolbar_location=None,
-        min_border_left=LEFT_PX,
+        min_border_left=LABELS_PX,
         min_border_right=12,
         tools=[],
         name="panel",

@@ -13,14 +13,14 @@ from dasklab.model.forms.number_format import format_quantity
 from dasklab.report.timeline.plain import DATA, Texts, rectangles, short_name
 from dasklab.report.timeline.rectangles import Panel, Rectangles, Row, concatenate
 
-STEPS = 600  # of the time axis
-LEAST = 0.005  # of the highest rate; less is not drawn, and rates that differ by less are one
+TIME_AXIS_STEPS = 600
+LEAST_RATE_SHARE = 0.005  # less of the highest rate is not drawn, and rates that differ by less are one
 
 
 def links_panel(repeat: Repeat) -> Panel:
     """Show the rate of fetched data into and out of each worker: the height of a rectangle is the rate."""
     fetches, names = repeat.fetches, repeat.places.nodes
-    edges = np.linspace(0, repeat.makespan, STEPS + 1)
+    edges = np.linspace(0, repeat.makespan, TIME_AXIS_STEPS + 1)
     ways = (("into", fetches.receiver), ("out of", fetches.sender))
     rates = {
         (way, int(worker)): _rate(repeat, node == worker, edges)
@@ -47,7 +47,7 @@ def links_panel(repeat: Repeat) -> Panel:
 
 def _plateaus(rate: Floats, highest: float) -> tuple[Codes, Codes]:
     """Return the first and the last step of each stretch of time with about one rate above zero."""
-    level = np.rint(rate / highest / LEAST).astype(np.int64)
+    level = np.rint(rate / highest / LEAST_RATE_SHARE).astype(np.int64)
     ends = np.flatnonzero(np.append(np.diff(level) != 0, True))
     begins = np.append(0, ends[:-1] + 1)
     moving = level[begins] > 0

@@ -14,7 +14,7 @@ from dasklab.report.timeline.plain import IDLE, Texts, direction, rectangles, sh
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Row, concatenate
 from dasklab.results.recording import Recording
 
-MOST_DIRECTIONS = 24  # of captured messages, those with most of them
+MAX_DIRECTIONS = 24  # those with most messages
 
 
 def messages_panel(repeat: Repeat) -> Panel:
@@ -51,7 +51,7 @@ def captured_messages_panel(repeat: Repeat, capture: Recording) -> Panel:
         and row["destination"] in nodes
         and repeat.start <= row["time_ns"] / 1e9 < repeat.stop
     ]
-    busiest = Counter((row["source"], row["destination"]) for row in during).most_common(MOST_DIRECTIONS)
+    busiest = Counter((row["source"], row["destination"]) for row in during).most_common(MAX_DIRECTIONS)
     directions = {pair for pair, _ in busiest}
     during = [row for row in during if (row["source"], row["destination"]) in directions]
     names = Texts()

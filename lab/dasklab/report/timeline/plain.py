@@ -13,7 +13,7 @@ from dasklab.report.timeline.rectangles import Rectangles, Row
 
 DATA, SCHEDULER, IDLE = (PARTS.index(cause.part) for cause in (WIRE, LOGIC, NOTHING))
 """Colours of rectangles: positions in ``PARTS``."""
-MOST_LETTERS = 24  # of a row's name
+MAX_ROW_NAME_LETTERS = 24
 
 
 def short_name(name: str) -> str:
@@ -26,7 +26,7 @@ def direction(source: str, target: str) -> Row:
     """Return the row of what goes from one host to another; a source without a name is any."""
     short = "\u2192".join(map(short_name, (source, target)))
     label = f"{source} \u2192 {target}".strip()
-    return Row(label if len(label) <= MOST_LETTERS else short, short)
+    return Row(label if len(label) <= MAX_ROW_NAME_LETTERS else short, short)
 
 
 class Texts:

@@ -13,15 +13,15 @@ from dasklab.model.forms.number_format import format_number, format_quantity
 from dasklab.report.timeline.plain import DATA, IDLE, Texts, direction, rectangles
 from dasklab.report.timeline.rectangles import Panel
 
-MOST_PAIRS = 30  # with more pairs of workers there is a row for each receiver
-MOST_KEYS = 3  # of a transfer that are named
+MAX_PAIRS = 30  # beyond this there is a row for each receiver
+MAX_NAMED_KEYS = 3
 
 
 def transfers_panel(repeat: Repeat) -> Panel:
     """Show each fetch in the row of its pair of workers; those that overlap lie above each other."""
     fetches, names = repeat.fetches, repeat.places.nodes
     pair = fetches.receiver * len(names) + fetches.sender
-    by_pair = len(np.unique(pair)) <= MOST_PAIRS
+    by_pair = len(np.unique(pair)) <= MAX_PAIRS
     codes, row = np.unique(pair if by_pair else fetches.receiver, return_inverse=True)
     rows = [
         direction(names[code % len(names)], names[code // len(names)])
@@ -46,8 +46,8 @@ def transfers_panel(repeat: Repeat) -> Panel:
 def _amount(repeat: Repeat, fetch: int) -> str:
     """Describe what a fetch brought: ``2.10 MB, 45.0 Mbit/s: x, y, z and 4 more``."""
     keys = [repeat.keys[key] for key in repeat.fetched[fetch]]
-    names = ", ".join(keys[:MOST_KEYS])
-    more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
+    names = ", ".join(keys[:MAX_NAMED_KEYS])
+    more = f" and {len(keys) - MAX_NAMED_KEYS} more" if len(keys) > MAX_NAMED_KEYS else ""
     seconds = float(repeat.fetches.stop[fetch] - repeat.fetches.start[fetch])
     moved = float(repeat.moved[fetch])
     rate = f", {format_quantity(8e-6 * moved / seconds, 'Mbit/s')}" if seconds > 0 and moved else ""

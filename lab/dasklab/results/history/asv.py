@@ -51,8 +51,8 @@ def _write(history: pd.DataFrame, folder: Path) -> None:
     _write_json(folder / "asv.conf.json", _conf())
     _write_json(folder / "results" / "benchmarks.json", {**_benchmarks(levels), "version": FORMAT})
     for machine, of_machine in samples.groupby("machine"):
-        about = {"machine": str(machine), "version": MACHINE_FORMAT}
-        _write_json(folder / "results" / str(machine) / "machine.json", about)
+        description = {"machine": str(machine), "version": MACHINE_FORMAT}
+        _write_json(folder / "results" / str(machine) / "machine.json", description)
         for version, of_version in of_machine.groupby("dask"):
             commit = commits[str(version)]
             results = _results(of_version, commit, str(version), str(machine), levels)

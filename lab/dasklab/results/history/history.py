@@ -104,7 +104,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def need(file: Path) -> pd.DataFrame:
+def require(file: Path) -> pd.DataFrame:
     """Return the history.
 
     Raises:

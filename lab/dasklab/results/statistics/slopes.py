@@ -19,7 +19,7 @@ from dasklab.results.statistics.interval import Interval
 from dasklab.results.statistics.scale import Scale
 from dasklab.results.statistics.theil_sen import slope
 
-RATE_SUFFIX = "_mbit"  # of the name of a factor of rates
+RATE_FACTOR_SUFFIX = "_mbit"
 BITS = 8
 
 
@@ -34,7 +34,7 @@ class RateSlope:
 
 def rate_slopes(frame: pd.DataFrame, factors: Sequence[str]) -> list[RateSlope]:
     """Return a Theil-Sen slope for each combination of the other factors; none without a factor of rates."""
-    rate = next((factor for factor in factors if factor.endswith(RATE_SUFFIX)), None)
+    rate = next((factor for factor in factors if factor.endswith(RATE_FACTOR_SUFFIX)), None)
     if rate is None or not pd.api.types.is_numeric_dtype(frame[rate]):
         return []
     valid = frame.metric.eq("compute_s") & ~frame.warmup & ~frame.null & frame.status.eq("ok")

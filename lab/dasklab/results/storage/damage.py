@@ -30,7 +30,7 @@ from dasklab.model.files import (
     Timings,
 )
 from dasklab.model.forms.document import Document
-from dasklab.results.storage.documents import exists, file_of, need, read
+from dasklab.results.storage.documents import exists, file_of, read, require
 
 DOCUMENTS: tuple[type[Document], ...] = (
     *(RequestedTrial, Attempt, Result, Timings, Measured, Configured),
@@ -56,7 +56,7 @@ def damage(directory: Path) -> str | None:
 
 def gaps(directory: Path) -> list[str]:
     """Return a line for each file that an undamaged trial lacks, apart from its documents."""
-    files = need(Attempt, directory).files
+    files = require(Attempt, directory).files
     records = [
         f"{directory / name}: the file is missing; its time cannot be explained"
         for kind in RECORDS

@@ -79,7 +79,7 @@ def parse(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def need(kind: type[D], directory: Path) -> D:
+def require(kind: type[D], directory: Path) -> D:
     """Return the document of this kind in a directory.
 
     Raises:

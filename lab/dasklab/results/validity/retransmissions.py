@@ -18,7 +18,7 @@ from dasklab.results.validity.binomial import exceeds
 # worker of three loses 2 % of its segments, it is 0.7 %.
 USUAL_SHARE = 0.004
 PROBE_FACTOR = 2  # a probe has one connection; those of a repeat compete with each other
-SEGMENT_BYTES = 1448  # of a full TCP segment
+FULL_SEGMENT_BYTES = 1448
 
 
 def warnings(trial: RequestedTrial, hosts: Hosts, measured: Measured, confidence: float) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _settings_explain(trial: RequestedTrial) -> bool:
 def _probed_share(measured: Measured) -> float:
     """Return the share of segments that the probes retransmitted."""
     probes = [probe for probe in measured.throughput if probe.retransmits is not None]
-    sent = sum(probe.mbit * 1e6 / 8 * probe.seconds for probe in probes) / SEGMENT_BYTES
+    sent = sum(probe.mbit * 1e6 / 8 * probe.seconds for probe in probes) / FULL_SEGMENT_BYTES
     return min(1.0, sum(probe.retransmits or 0 for probe in probes) / sent) if sent else 0.0
 
 

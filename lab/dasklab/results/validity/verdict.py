@@ -94,7 +94,7 @@ def _unreadable(trial: Trial) -> str | None:
     """Return why a trial's files cannot be judged; None if they can."""
     try:
         for kind in NEEDED:
-            trial.need(kind)
+            trial.require(kind)
         for kind in READ:
             trial.read(kind)
     except LabError as error:
@@ -115,7 +115,7 @@ def _fail_unreadable(trial: Trial, reason: str) -> Result | None:
 
 def _judge(trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:
     """Judge a trial that completed. Without a baseline its links cannot be judged yet."""
-    requested, timings = trial.requested, trial.need(Timings)
+    requested, timings = trial.requested, trial.require(Timings)
     during_repeats = [
         *faults.differences(requested, trial.observed_faults, timings),
         *pauses.differences(timings, trial.attempt, allowed),

@@ -13,7 +13,7 @@ from distributed import Client
 from distributed.comm.addressing import get_address_host
 
 from dasklab.sim.cluster.comm import Fabric, SimProcess
-from dasklab.sim.cluster.light import LightWorker
+from dasklab.sim.cluster.light_worker import LightWorker
 from dasklab.sim.cluster.servers import SimScheduler, SimWorker, adapted, complete
 from dasklab.sim.cluster.shuffle import Shuffle, place
 from dasklab.sim.cluster.tasks import Draw, SimExecutor, Work
@@ -31,7 +31,7 @@ class ClusterSpec:
         threads: threads of each worker.
         hosts: by machine's name, the cores that it runs on.
         costs: what messages cost a process of each role.
-        light: workers are only Dask's state machine (see ``light``).
+        light: workers are only Dask's state machine (see ``light_worker``).
         shuffled_bytes: what each transfer task of a peer-to-peer shuffle gives away.
         late_s: by worker, how much longer its first task takes.
         handoff_s: how long each task waits for its thread.

@@ -18,7 +18,7 @@ import msgpack
 from daskwire.net.stream import Bytes
 
 SMALL = 2048  # bytes; in a smaller message a forged header cannot claim a relevant amount of memory
-MAX_VALUES = 1 << 21  # per message; at most 80 bytes each: 170 MB in addition to the message itself
+MAX_VALUES = 1 << 21  # at most 80 bytes each: 170 MB in addition to the message itself
 MAX_NAME = 4096  # characters of a task key or type that is not plain text
 _unpack = partial(
     msgpack.unpackb, raw=False, strict_map_key=False, use_list=False, unicode_errors="backslashreplace"

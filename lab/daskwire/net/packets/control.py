@@ -9,7 +9,13 @@ from ipaddress import ip_address
 import numpy as np
 
 from daskwire.net.packets.layers import Batch, Internet, some, u8, u16
-from daskwire.net.packets.notices import MAX_NOTICES, PORT_UNREACHABLE, TOO_BIG, DnsPacket, IcmpError
+from daskwire.net.packets.notices import (
+    MAX_NOTICES_OF_A_KIND,
+    PORT_UNREACHABLE,
+    TOO_BIG,
+    DnsPacket,
+    IcmpError,
+)
 
 ICMP, ICMPV6, UDP, DNS_PORT = 1, 58, 17, 53
 PROHIBITED, NO_HOST, NO_NETWORK = "administratively prohibited", "host unreachable", "network unreachable"
@@ -31,10 +37,10 @@ def note_control(batch: Batch, packets: Internet) -> None:
     """Note the ICMP errors and DNS packets among IP packets that are not TCP."""
     notices = batch.shared.notices
     long = packets.at + ICMP_HEADER <= packets.end
-    if long.any() and len(notices.icmp) < MAX_NOTICES:
+    if long.any() and len(notices.icmp) < MAX_NOTICES_OF_A_KIND:
         notices.add_icmp(_icmp_errors(batch, some(packets, long & np.isin(packets.protocol, (ICMP, ICMPV6)))))
     datagrams = some(packets, long & (packets.protocol == UDP))
-    if len(datagrams.at) and len(notices.dns) < MAX_NOTICES:
+    if len(datagrams.at) and len(notices.dns) < MAX_NOTICES_OF_A_KIND:
         ports = u16(batch.view, datagrams.at), u16(batch.view, datagrams.at + 2)
         notices.add_dns(_dns_packets(batch, some(datagrams, (ports[0] == DNS_PORT) | (ports[1] == DNS_PORT))))
 

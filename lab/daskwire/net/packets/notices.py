@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-MAX_NOTICES = 20_000  # of each kind; a flood must not fill the memory
+MAX_NOTICES_OF_A_KIND = 20_000  # a flood must not fill the memory
 TOO_BIG, PORT_UNREACHABLE = "packet too big", "port unreachable"
 
 
@@ -72,11 +72,11 @@ class Notices:
 
     def add_icmp(self, errors: Iterable[IcmpError]) -> None:
         self.icmp += errors
-        del self.icmp[MAX_NOTICES:]
+        del self.icmp[MAX_NOTICES_OF_A_KIND:]
 
     def add_dns(self, packets: Iterable[DnsPacket]) -> None:
         self.dns += packets
-        del self.dns[MAX_NOTICES:]
+        del self.dns[MAX_NOTICES_OF_A_KIND:]
 
     def shift(self, file: int, offset_ns: int) -> None:
         """Subtract the difference of a file's clock from the times of its notices."""

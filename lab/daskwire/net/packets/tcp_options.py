@@ -34,12 +34,12 @@ def read_options(
     Returns:
         Timestamp value and echo reply of each segment, 0 without.
     """
-    usual = (tcp["option"] == NOP_NOP_TIMESTAMP) & (size >= 32)
-    tsval, tsecr = tcp["tsval"] * usual, tcp["tsecr"] * usual
-    flags |= usual * np.uint16(STAMPED)
-    rest = np.flatnonzero((size > 20) & ~(usual & (size == 32)))
+    is_common = (tcp["option"] == NOP_NOP_TIMESTAMP) & (size >= 32)
+    tsval, tsecr = tcp["tsval"] * is_common, tcp["tsecr"] * is_common
+    flags |= is_common * np.uint16(STAMPED)
+    rest = np.flatnonzero((size > 20) & ~(is_common & (size == 32)))
     if len(rest):
-        begin, ack = at[rest] + np.where(usual[rest], 32, 20), tcp["ack"][rest].astype(np.uint32)
+        begin, ack = at[rest] + np.where(is_common[rest], 32, 20), tcp["ack"][rest].astype(np.uint32)
         _walk(view, begin, at[rest] + size[rest], rest, ack, flags, tsval, tsecr)
     return tsval, tsecr
 

@@ -14,8 +14,8 @@ from daskwire.problems.finding import COSTLY_S, DELAYS, Finding, Kind, is_cheap
 from daskwire.tables.completeness import ENCRYPTED
 
 BIN_NS = 100_000_000
-MIN_BINS = 10  # in which both Dask and strangers send
-MIN_SHARE = 0.2  # of the bytes, of either side
+MIN_SHARED_BINS = 10  # both Dask and strangers must send in so many
+MIN_SHARE = 0.2  # each side must have sent so many of the bytes
 MAX_UNEVENNESS = 1.5  # a full link carries the same all the time: 90th percentile by median
 QUEUE_NS = 5_000_000  # a full link delays packets by this
 
@@ -60,19 +60,19 @@ def _finding(
     evidence: Evidence, address: str, preposition: str, own: list[int], strangers: list[int]
 ) -> Finding | None:
     load = _load(evidence, own, strangers)
-    if load is None or load.is_shared.sum() < MIN_BINS:
+    if load is None or load.is_shared.sum() < MIN_SHARED_BINS:
         return None
     total = (load.dask + load.others)[load.is_shared]
-    usual, high = float(np.median(total)), float(np.percentile(total, 90))
+    median, high = float(np.median(total)), float(np.percentile(total, 90))
     alone = load.dask[(load.dask > 0) & ~load.is_shared]
     other_bytes = int(load.others[load.is_shared].sum())
     share = other_bytes / int(total.sum())
-    is_full = high <= MAX_UNEVENNESS * usual and alone.max(initial=0) <= MAX_UNEVENNESS * usual
+    is_full = high <= MAX_UNEVENNESS * median and alone.max(initial=0) <= MAX_UNEVENNESS * median
     if not is_full or not MIN_SHARE <= share <= 1 - MIN_SHARE or not _is_queued(evidence, own, load):
         return None
     peers = sorted({evidence.pairs[flow][2 if preposition == "from" else 1] for flow in strangers})
-    rate_mbit = usual * 8e3 / BIN_NS
-    cost_s = other_bytes / usual * BIN_NS / 1e9  # the time that the link spent on them
+    rate_mbit = median * 8e3 / BIN_NS
+    cost_s = other_bytes / median * BIN_NS / 1e9  # the time that the link spent on them
     what = (
         f"{share:.0%} of the bytes {preposition} it, {other_bytes / 1e6:,.0f} MB, are not Dask's, while its"
         f" link is full at {rate_mbit:,.0f} Mbit/s: connections {preposition} {', '.join(peers)}"

@@ -16,7 +16,7 @@ from daskwire.problems.evidence.evidence import Evidence
 from daskwire.problems.finding import FAILURES, Finding, Kind, counted, is_cheap
 
 ALERT = 21
-MAX_RECORDS = 32  # of each direction that are looked at
+MAX_RECORDS_OF_A_DIRECTION = 32
 CHANGE_CIPHER_SPEC = 20  # sent for the sake of old firewalls, without meaning
 MAX_ALERT_BYTES = 24  # an encrypted record that is larger is no alert
 FIRST_PORT = 1024  # services on lower ports are not Dask's
@@ -139,7 +139,7 @@ def _records(stream: Stream | None) -> list[TlsRecord]:
     """Return the first records of a stream; none if it does not begin with TLS."""
     records: list[TlsRecord] = []
     position = 0
-    while stream is not None and stream.opened and len(records) < MAX_RECORDS:
+    while stream is not None and stream.opened and len(records) < MAX_RECORDS_OF_A_DIRECTION:
         head = stream.read(position, tls.HEADER)
         if head is None or head[0] not in range(20, 24) or head[1] != 3:
             break

@@ -79,7 +79,7 @@ def permissions(call: Call) -> dict[str, dict[str, int]]:
     """Return privileges by path: the caller's, or with Sys.Audit on /access those of any user."""
     authid = call.get("userid", call.permit.authid)
     if authid != call.permit.authid and owner(authid) != call.permit.authid:
-        call.permit.need("/access", ["Sys.Audit"])
+        call.permit.require("/access", ["Sys.Audit"])
     if "path" not in call.params:
         return call.node.access.overview(authid)
     path = acl_path(call["path"])

@@ -78,7 +78,7 @@ def vnet(call: Call) -> Options:
     rows = call.node.sdn.rows(VNETS, view_of(call))
     if call["vnet"] not in rows:
         raise no_vnet(call)
-    call.permit.need(acl_path(rows[call["vnet"]]), SEE, any_of=True)
+    call.permit.require(acl_path(rows[call["vnet"]]), SEE, any_of=True)
     return rows[call["vnet"]]
 
 

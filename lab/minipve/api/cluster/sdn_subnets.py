@@ -32,7 +32,7 @@ def _check_visible(call: Call) -> None:
     vnets: dict[str, Options] = call.node.sdn.data[VNETS]
     if call["vnet"] not in vnets:
         raise no_vnet(call)
-    call.permit.need(acl_path({"vnet": call["vnet"], **vnets[call["vnet"]]}), SEE, any_of=True)
+    call.permit.require(acl_path({"vnet": call["vnet"], **vnets[call["vnet"]]}), SEE, any_of=True)
 
 
 def _row(row: Options) -> Options:

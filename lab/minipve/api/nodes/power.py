@@ -71,7 +71,7 @@ def _check_permission(call: Call) -> None:
     """Raise 403 unless the caller may start and stop the selected guests."""
     right, selected = rights.EACH_GUEST, split_list(call.get("vms", ""))
     if not selected:
-        call.permit.need("/", right.privileges)
+        call.permit.require("/", right.privileges)
     elif not call.permit.has("/", right.privileges):
         for vmid in selected:
             call.permit.need_right(right, vmid=vmid)

@@ -26,7 +26,7 @@ def _belongs(call: Call, fields: dict[str, Any]) -> bool:
 
 def _visible(call: Call) -> None:
     if not _belongs(call, parse_upid(call["upid"])):
-        call.permit.need(f"/nodes/{call.node.name}", ["Sys.Audit"])
+        call.permit.require(f"/nodes/{call.node.name}", ["Sys.Audit"])
 
 
 @route("GET", "/nodes/{node}/tasks/{upid}/status")

@@ -224,7 +224,7 @@ def destroy(node: Node, task: Task, vmid: int, force: bool, purge: bool) -> None
             task.log(f"forced to stop CT {vmid} before destroying!")
         if purge:
             task.log(f"purging CT {vmid} from related configurations..")
-        node.containers.mark(vmid, GuestConfig(kind=LXC), "destroyed")
+        node.containers.begin_work(vmid, GuestConfig(kind=LXC), "destroyed")
         forget(node, vmid)
         shared.forget_rights(node, vmid)
         shared.remove(node, LXC, vmid)

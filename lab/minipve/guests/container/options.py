@@ -59,7 +59,7 @@ def check(
         elif (
             name == "tags"
         ):  # checked on the container itself; privileges on a new container's pool do not count
-            permit.need(f"/vms/{vmid}", ["VM.Config.Options"])
+            permit.require(f"/vms/{vmid}", ["VM.Config.Options"])
         elif refusal := next((text for pattern, text in _ROOT_ONLY if pattern.fullmatch(name)), None):
             raise denied(f"{refusal} is only allowed for root@pam")
         else:

@@ -140,7 +140,7 @@ def _unpack(archive: Path, first_id: int, target: Path) -> None:
 
 def _run_tar(archive: Path, first_id: int, target: Path) -> None:
     """Unpack into ``target``, the working directory of tar: its user IDs could not reach that by a path."""
-    process.need("tar", *filter(None, [_DECOMPRESSORS.get(archive.suffix)]))
+    process.require_tools("tar", *filter(None, [_DECOMPRESSORS.get(archive.suffix)]))
     decompressor = _DECOMPRESSORS.get(archive.suffix)
     decompress = ["-I", str(process.which(decompressor))] if decompressor else []
     words = [str(process.which("tar")), "-x", *decompress, "-f", "-", *_TAR_OPTIONS]

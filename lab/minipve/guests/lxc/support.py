@@ -11,7 +11,7 @@ from minipve.guests.lxc import cgroups, user_ids
 def require() -> None:
     """Raise UserError or MachineError, with what helps, if this host cannot run containers."""
     user_ids.require_root()
-    process.need("lxc-start", "lxc-usernsexec", "nsenter", "tar")
+    process.require_tools("lxc-start", "lxc-usernsexec", "nsenter", "tar")
     if not any(cgroups.ROOT.glob("*")):
         raise MachineError("containers need control groups: mount -t cgroup2 none /sys/fs/cgroup")
 

@@ -35,7 +35,7 @@ def start(words: Sequence[str], folder: Path, is_ready: Callable[[], bool], time
         EndedError: the program ended before it was ready.
         MachineError: it is neither ready nor ended after ``timeout_s``. It keeps running.
     """
-    process.need("setsid", words[0])
+    process.require_tools("setsid", words[0])
     deadline, output = time.monotonic() + timeout_s, b""
     command = [str(process.which("setsid")), "--fork", str(process.which(words[0])), *words[1:]]
     with _forked(command, folder) as pipe:

@@ -188,7 +188,7 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
             node.storage.remove(volid)
             task.log(f"removed volume '{volid}'")
         machines.remove_seed(node, vmid)
-        node.vms.mark(vmid, GuestConfig(), "destroyed")
+        node.vms.begin_work(vmid, GuestConfig(), "destroyed")
         shared.forget_rights(node, vmid)
         firewall.forget(node, vmid)
         node.vms.remove(vmid)

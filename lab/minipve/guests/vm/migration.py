@@ -76,7 +76,7 @@ def _move(node: Node, target: Node, task: Task, vmid: int) -> None:
         if machines.running_pid(node, vmid):
             raise ApiError("can't migrate running VM without --online")
         volumes = _volumes(node, target, task, vmid, config)
-        node.vms.mark(vmid, config, LOCK)
+        node.vms.begin_work(vmid, config, LOCK)
         try:
             for volid in volumes:
                 task.log(f"copying local disk image '{volid}' to '{target.name}'")

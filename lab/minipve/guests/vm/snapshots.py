@@ -39,7 +39,7 @@ def create(node: Node, log: Log, vmid: int, name: str, description: str) -> None
         snapshot |= {"snapstate": "prepare", "snaptime": str(int(time.time()))}
         snapshot |= {"description": description} if description else {}
         config.snapshots[name] = snapshot
-        node.vms.mark(vmid, config, "snapshot")
+        node.vms.begin_work(vmid, config, "snapshot")
         try:
             for slot, volid in _disks(snapshot):
                 log(f"snapshotting 'drive-{slot}' ({volid})")
@@ -64,7 +64,7 @@ def rollback(node: Node, log: Log, vmid: int, name: str) -> None:
         config.check_lock()
         machines.stop(node, vmid)
         config.options["parent"] = name  # tells `recover` the target of an interrupted rollback
-        node.vms.mark(vmid, config, "rollback")
+        node.vms.begin_work(vmid, config, "rollback")
         _roll_back(node, log, vmid, config, name)
 
 
@@ -77,7 +77,7 @@ def delete(node: Node, log: Log, vmid: int, name: str, force: bool) -> None:
         if config.is_template:
             raise ApiError("you can't delete a snapshot if vm is a template")
         snapshot["snapstate"] = "delete"
-        node.vms.mark(vmid, config, "snapshot-delete")
+        node.vms.begin_work(vmid, config, "snapshot-delete")
         for slot, volid in _disks(snapshot):
             try:
                 _delete_from_disk(node, vmid, name, slot, volid)

@@ -12,7 +12,7 @@ import pandas as pd
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.step_function import StepFunction
 from dasklab.breakdown.prepare.columns import build_repeat
-from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.records.schema import TABLES
 
 Row = dict[str, Any]
@@ -43,7 +43,7 @@ def fetch(receiver: str, sender: str, start: float, stop: float, keys: Sequence[
         "sender": sender,
         "start_s": start,
         "stop_s": stop,
-        "keys": SEPARATOR.join(keys),
+        "keys": KEY_SEPARATOR.join(keys),
     }
     return row | {"status": "OK"} | more
 
@@ -74,7 +74,7 @@ def make_repeat(
             "worker": row["worker"],
             "needed": key,
             "nbytes": size,
-            "holders": SEPARATOR.join(holders),
+            "holders": KEY_SEPARATOR.join(holders),
         }
         for row in tasks
         for key, size, holders in row.get("needs", ())

@@ -13,7 +13,7 @@ from dasklab.errors import LabError
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.settings import trusted_source
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.predict import farm
+from dasklab.predict import processes
 from dasklab.results import pack
 from dasklab.running import driver
 
@@ -77,7 +77,7 @@ def test_source_of_a_packed_run_is_not_executed_even_if_it_is_trusted(run_folder
 def test_lab_and_simulator_refuse_untrusted_source(tmp_path: Path, sweep: Experiment, foreign: str) -> None:
     workload = Workload(name="foreign", source=foreign)
     with pytest.raises(LabError, match="--trust-source"):
-        farm.simulate(scenario(workload=workload.model_dump()))
+        processes.simulate(scenario(workload=workload.model_dump()))
     content = sweep.model_copy(update={"workload": workload})
     lab = FakeLab()
     active = driver.start(tmp_path / "results", "sweep", content, SETUP, quick=False)
@@ -92,7 +92,7 @@ def test_trusted_source_is_executed_and_stays_trusted(
     workload = {"name": "foreign", "source": foreign, "params": {"size": 1000, "chunk": 500}}
     trusted_source.trust(foreign)
     monkeypatch.setattr(trusted_source, "_trusted", set())  # as in the next command
-    farm.simulate(scenario(workload=workload))
+    processes.simulate(scenario(workload=workload))
     assert marker.exists()
 
 
@@ -106,6 +106,6 @@ def test_simulation_imports_nothing_from_the_working_folder(
     for name in ("yaml", "evil"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the working folder')\n")
     monkeypatch.chdir(tmp_path)
-    farm.simulate(scenario())
+    processes.simulate(scenario())
     with pytest.raises(LabError, match="no workload 'evil'"):
-        farm.simulate(scenario(workload={"name": "evil"}))
+        processes.simulate(scenario(workload={"name": "evil"}))

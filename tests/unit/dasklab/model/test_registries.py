@@ -17,7 +17,7 @@ from dasklab.model.settings.simulated import (
     CHECKED,
     MODELLED,
     MODELLED_DASK,
-    NO_EFFECT,
+    WITHOUT_EFFECT_ON_LENGTH,
     unmodelled,
     unmodelled_link,
 )
@@ -105,7 +105,7 @@ def test_new_impairment_is_refused_by_the_simulation_until_its_row_says_otherwis
 
 def test_simulation_knows_of_every_setting_whether_it_models_it() -> None:
     """A setting that is in no list is refused; these lists name settings that exist."""
-    assert set(SharedSettings.model_fields) >= MODELLED | CHECKED | NO_EFFECT
+    assert set(SharedSettings.model_fields) >= MODELLED | CHECKED | WITHOUT_EFFECT_ON_LENGTH
     assert list(unmodelled(Settings(), ResolvedScheduler())) == []
 
 

@@ -10,7 +10,7 @@ import pytest
 from dasklab.commands import sensitivity as command
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome, SimulatedRepeat, Timings
-from dasklab.predict import farm, pictures, sensitivity
+from dasklab.predict import pictures, processes, sensitivity
 from dasklab.predict.validation import Validated
 from dasklab.results.run import Run
 from dasklab.results.statistics.interval import Interval
@@ -49,7 +49,7 @@ def analyzed(
     def simulate_all(scenarios: Iterable[Scenario], on_outcome: object) -> list[Outcome]:
         return [outcome(scenario) for scenario in scenarios]
 
-    monkeypatch.setattr(farm, "simulate_all", simulate_all)
+    monkeypatch.setattr(processes, "simulate_all", simulate_all)
     return sensitivity.analyze(TRIAL, [CALIBRATION], range(3), measured)
 
 
@@ -182,7 +182,7 @@ def test_measured_times_are_of_trials_that_differ_in_one_resource(tmp_path: Path
     order = ["a", "b", "c", "uncapped", "more", "flooded"]
     campaign |= {"order": order, "setup": {"hosts": []}, "experiment": {}}
     (tmp_path / "experiment.json").write_text(json.dumps(campaign))
-    times = sensitivity.measured_times(Run(tmp_path), documents.need(RequestedTrial, tmp_path / "a"))
+    times = sensitivity.measured_times(Run(tmp_path), documents.require(RequestedTrial, tmp_path / "a"))
     assert times == {
         sensitivity.RATE: {100.0: [(1, 4.0), (1, 3.0)], 300.0: [(1, 2.0)]},
         sensitivity.WORKERS: {2: [(1, 4.0), (1, 3.0)], 3: [(1, 1.5)]},

@@ -17,7 +17,7 @@ from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome, Result, SimulatedRepeat, Simulation
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.predict import farm, simulated_lab
+from dasklab.predict import processes, simulated_lab
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.validation import Validated
@@ -70,7 +70,7 @@ def simulations(monkeypatch: pytest.MonkeyPatch) -> list[Scenario]:
         simulated.extend(requested)
         return [outcome(scenario) for scenario in requested]
 
-    monkeypatch.setattr(farm, "simulate_all", simulate_all)
+    monkeypatch.setattr(processes, "simulate_all", simulate_all)
     return simulated
 
 
@@ -152,7 +152,7 @@ def test_intervals_include_the_prediction_error(
 
 def test_trial_stores_the_outcome_of_each_seed(predicted: Path) -> None:
     trial = Run(predicted).trials[0].folder
-    seeds = [outcome.seed for outcome in documents.need(Simulation, trial).outcomes]
+    seeds = [outcome.seed for outcome in documents.require(Simulation, trial).outcomes]
     assert len(set(seeds)) == 2
 
 
@@ -173,11 +173,11 @@ def test_interrupted_run_resumes_with_its_own_calibrations(
     predicted: Path, simulations: list[Scenario]
 ) -> None:
     trial = Run(predicted).trials[1].folder
-    before = documents.need(Simulation, trial)
+    before = documents.require(Simulation, trial)
     (trial / Result.FILE).unlink()
     simulations.clear()
     go_on(driver.resume(Run(predicted)))
-    assert documents.need(Simulation, trial) == before and len(simulations) == 2
+    assert documents.require(Simulation, trial) == before and len(simulations) == 2
 
 
 def test_seeds_are_dealt_to_the_calibrations_in_turn(measured: Path, simulations: list[Scenario]) -> None:
@@ -270,7 +270,7 @@ def test_report_marks_simulated_figures_and_draws_no_verdict_from_them(
     measured: Path, predicted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks: list[str] = []
-    monkeypatch.setattr(report.section, "mark", lambda figure, word: marks.append(word))
+    monkeypatch.setattr(report.section, "label_figure", lambda figure, word: marks.append(word))
     page = report.write([Run(measured), Run(predicted)], tmp_path / "page").read_text()
     assert page.count(f"simulated with the costs measured in {measured}, not measured") == 1
     assert page.count('<section id="caps">') == page.count('<section id="simulated-caps">') == 1
@@ -322,7 +322,7 @@ def test_run_is_calibrated_on_all_trials_of_the_baselines_setting(
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
     lines: list[str] = []
     calibrations = Calibrations.from_measured(Run(measured), Experiment.model_validate(CAPS), lines.append)
-    trials = [documents.need(RequestedTrial, folder) for folder in folders]
+    trials = [documents.require(RequestedTrial, folder) for folder in folders]
     assert sorted((trial.baseline, trial.null) for trial in trials) == [(False, True), (True, False)]
     assert len(lines) == 1
     [entry] = calibrations.workloads
@@ -371,6 +371,6 @@ def test_calibrations_of_an_earlier_format_are_read(tmp_path: Path) -> None:
     entry = {"workload": {"name": "array_study", "params": {}}, "calibrations": [calibration]}
     path = tmp_path / "calibrations.json"
     path.write_text(json.dumps({"schema": 2, "known": [entry]}))
-    assert documents.need(Calibrations, tmp_path).of(Workload()) == (CALIBRATION,)
+    assert documents.require(Calibrations, tmp_path).of(Workload()) == (CALIBRATION,)
     (tmp_path / "calibration.json").write_text(json.dumps(calibration))
-    assert documents.need(Calibration, tmp_path) == CALIBRATION
+    assert documents.require(Calibration, tmp_path) == CALIBRATION

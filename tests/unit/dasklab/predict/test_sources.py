@@ -46,7 +46,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
 
 
 def invalidate(folder: Path) -> None:
-    documents.write(folder, documents.need(Result, folder).model_copy(update={"status": "invalid"}))
+    documents.write(folder, documents.require(Result, folder).model_copy(update={"status": "invalid"}))
 
 
 def cells(trials: list[Trial]) -> list[tuple[str, bool]]:

@@ -11,7 +11,7 @@ import pytest
 from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.model.causes import CAUSES, PARTS, Kind
 from dasklab.report.timeline import drawing
-from dasklab.report.timeline.links_panel import STEPS
+from dasklab.report.timeline.links_panel import TIME_AXIS_STEPS
 from dasklab.report.timeline.panels import panels
 from dasklab.report.timeline.plain import short_name
 from dasklab.report.timeline.rectangles import SEVERAL, Panel, Rectangles, Row, at_most, merge
@@ -132,7 +132,7 @@ def test_links_show_the_bytes_that_moved() -> None:
     rate = (some.high - some.low) / 0.94 * highest
     moved = (rate * 1e6 / 8 * (some.right - some.left)).sum()
     within = (run.fetches.start >= run.start) & (run.fetches.stop <= run.stop)
-    assert within.any() and len(some) <= 6 * STEPS
+    assert within.any() and len(some) <= 6 * TIME_AXIS_STEPS
     assert moved == pytest.approx(2 * run.moved[within].sum(), rel=0.1)  # each fetch has two ends
 
 

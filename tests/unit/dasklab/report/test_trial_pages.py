@@ -59,7 +59,7 @@ def test_pages_of_trials_lead_from_one_to_the_next(measured: Measure, tmp_path: 
 def test_warning_about_a_trial_is_on_each_page_that_shows_it(measured: Measure, tmp_path: Path) -> None:
     run, text = measured(FakeLab()).directory, "1.00 % of the TCP segments <b>"
     first = Run(run).trials[0].folder
-    result = documents.need(Result, first)
+    result = documents.require(Result, first)
     documents.write(first, result.model_copy(update={"warnings": (text,)}))
     report.write([Run(run)], tmp_path)
     shown = f"Warning: {html.escape(text)}"

@@ -89,7 +89,7 @@ def test_invariants_of_stored_runs_hold(folder: Path) -> None:
     trial.write(trial.result.model_copy(update={"trial": "another"}))
     reopened = Run(folder)
     assert reopened.trials == () and len(reopened.damaged) == 1
-    assert reopened.damaged[0].need(Result).trial == "another"
+    assert reopened.damaged[0].require(Result).trial == "another"
 
 
 def test_a_promise_that_does_not_hold_is_named(folder: Path) -> None:

@@ -124,7 +124,7 @@ def test_reason_of_a_failed_trial_is_kept(
 
     monkeypatch.setattr(playbook, "run", run)
     assert AnsibleLab(tmp_path).run_trial(Trial(tmp_path)) == 2
-    failed = documents.need(Failed, tmp_path)
+    failed = documents.require(Failed, tmp_path)
     assert (failed.status, failed.host) == ("failed", "worker-1")
     assert failed.reasons == ("worker-1: Carry out the order: tc: busy",)
 

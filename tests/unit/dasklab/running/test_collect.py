@@ -86,13 +86,13 @@ def test_answers_become_four_files(tmp_path: Path) -> None:
     folder = collected(tmp_path, looks=looks)
     names = {path.name for path in folder.iterdir()}
     assert names == {"configured.json", "hosts.json", "measured.json", "timings.json"}
-    configured = documents.need(Configured, folder)
+    configured = documents.require(Configured, folder)
     assert configured.bridge is not None
     assert (configured.bridge.name, configured.bridge.ageing_s) == ("vmbr1", 300)
     assert configured.rate_method == "police"
     assert configured.hosts["scheduler"].link[0].delay_ms == 50
-    assert documents.need(Measured, folder).rtt[0].phase == "before"
-    hosts = documents.need(Hosts, folder)
+    assert documents.require(Measured, folder).rtt[0].phase == "before"
+    hosts = documents.require(Hosts, folder)
     assert hosts.hosts["scheduler"].cpu == {"user_s": 15.5}
     assert hosts.hosts["scheduler"].kernel == "6.1"
     assert hosts.hypervisor.accel == "tcg"
@@ -101,8 +101,8 @@ def test_answers_become_four_files(tmp_path: Path) -> None:
 
 def test_lab_without_hypervisor_has_no_bridge(tmp_path: Path) -> None:
     folder = collected(tmp_path)
-    assert documents.need(Configured, folder).bridge is None
-    hypervisor = documents.need(Hosts, folder).hypervisor
+    assert documents.require(Configured, folder).bridge is None
+    hypervisor = documents.require(Hosts, folder).hypervisor
     assert (hypervisor.name, hypervisor.cpu, hypervisor.lab_cpu_s) == (None, None, None)
 
 
@@ -117,7 +117,7 @@ def test_record_becomes_a_folder_of_the_trial(tmp_path: Path) -> None:
 def test_effect_of_a_fault_is_kept(tmp_path: Path) -> None:
     effect = {"at_s": 1.0, "lasted_s": 3.0, "state": "down"}
     folder = collected(tmp_path, stop={"fault.end": effect, "host.counters": counters(25.5)})
-    assert documents.need(ObservedFaults, folder).hosts["scheduler"].model_dump() == effect
+    assert documents.require(ObservedFaults, folder).hosts["scheduler"].model_dump() == effect
 
 
 def test_captures_and_profiles_are_kept_as_they_are(tmp_path: Path) -> None:

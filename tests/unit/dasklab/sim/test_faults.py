@@ -21,7 +21,7 @@ from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import ObservedFault, ObservedFaults, Outcome, Result, SimulatedRepeat, Timings
 from dasklab.model.forms.json_output import json_schema
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.predict import farm, simulated_lab
+from dasklab.predict import processes, simulated_lab
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.whatif import scenario as scenario_of
@@ -101,7 +101,7 @@ def fault_of(scenario: Scenario) -> str | None:
 @pytest.fixture
 def simulations(monkeypatch: pytest.MonkeyPatch) -> Simulations:
     replacement = Simulations()
-    monkeypatch.setattr(farm, "simulate_all", replacement.simulate_all)
+    monkeypatch.setattr(processes, "simulate_all", replacement.simulate_all)
     return replacement
 
 
@@ -146,11 +146,11 @@ def test_every_seed_of_a_trial_with_faults_has_all_runs_and_the_trial_has_the_la
     runs_and_limits = [(scenario.repeats, scenario.limit_s) for scenario in simulations.with_fault("kill")]
     assert runs_and_limits == [(4, 60)] * 2
     assert {scenario.repeats for scenario in simulations.scenarios if not scenario.faults} == {2}
-    at_s = documents.need(RequestedTrial, kill).faults[0].at_s
-    assert documents.need(ObservedFaults, kill).hosts == {
+    at_s = documents.require(RequestedTrial, kill).faults[0].at_s
+    assert documents.require(ObservedFaults, kill).hosts == {
         "worker-2": ObservedFault(at_s=at_s, lasted_s=None, state="inactive")
     }
-    assert documents.need(Timings, kill).cluster.workers == 2
+    assert documents.require(Timings, kill).cluster.workers == 2
     assert documents.read(ObservedFaults, cell(run, "fault=none")) is None
 
 
@@ -162,8 +162,8 @@ def test_fault_is_not_observed_if_the_runs_of_one_seed_were_too_short(
         nothing = {host: ObservedFault(at_s=None, lasted_s=None, state="nothing") for host in last.faults}
         return [*others, last.model_copy(update={"faults": nothing})]
 
-    monkeypatch.setattr(farm, "simulate_all", last_too_short)
-    result = documents.need(Result, cell(simulate(measured), "fault=kill"))
+    monkeypatch.setattr(processes, "simulate_all", last_too_short)
+    result = documents.require(Result, cell(simulate(measured), "fault=kill"))
     assert result.status == "invalid"
     assert "the repeats took" in result.reasons[0]
 
@@ -171,7 +171,7 @@ def test_fault_is_not_observed_if_the_runs_of_one_seed_were_too_short(
 def test_hang_is_a_result_with_its_seed_faults_and_command(measured: Path, simulations: Simulations) -> None:
     simulations.hung = True
     run = simulate(measured)
-    result = documents.need(Result, cell(run, "fault=cut"))
+    result = documents.require(Result, cell(run, "fault=cut"))
     assert result.status == "failed"
     assert result.reasons[0] == f"seed {simulations.with_fault('cut')[0].seed}: {HUNG}"
     assert result.reasons[-2:] == (

@@ -17,7 +17,7 @@ BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
 def test_only_trials_with_spark_install_pyspark() -> None:
     _, spark = experiment.load("spark")
     trials = plan("spark", spark, SETUP)
-    environments = {"dask": {}, "spark": {"pyspark": settings.VERSION}}
+    environments = {"dask": {}, "spark": {"pyspark": settings.PYSPARK_VERSION}}
     assert {trial.engine for trial in trials} == set(environments)
     assert all(trial.environment == environments[trial.engine] for trial in trials)
     assert all(trial.engine == "dask" for trial in trials if trial.baseline or trial.null)

@@ -14,7 +14,7 @@ from minipve.base.user_error import UserError
 def test_missing_program_is_an_error_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "which", lambda _tool: None)
     with pytest.raises(UserError) as refused:
-        process.need("mke2fs", "mmdebstrap", "debugfs")
+        process.require_tools("mke2fs", "mmdebstrap", "debugfs")
     assert refused.value.message == "not installed: mke2fs, mmdebstrap, debugfs"
     assert refused.value.hint == "apt install e2fsprogs mmdebstrap"
 

@@ -14,7 +14,7 @@ def test_packages_are_resolved_as_on_the_guest_and_cached_by_its_packages(
 ) -> None:
     monkeypatch.setenv("MINIPVE_CACHE", str(tmp_path))
     monkeypatch.setattr(debs.apt_sources, "mirrors", lambda suite: [f"deb http://mirror {suite} main"])
-    monkeypatch.setattr(debs, "need", lambda *_: None)
+    monkeypatch.setattr(debs, "require_tools", lambda *_: None)
     calls: list[list[str]] = []
 
     def run(words: list[str], log: Path, *_: Any) -> None:

@@ -88,10 +88,10 @@ def test_each_file_is_part_of_the_digest(file: str, paths: Paths) -> None:
     "sector",
     [
         b"",
-        direct_boot.mark("0" * 64),
-        direct_boot.mark("*" * 64),
-        direct_boot.mark("/../" * 16),
-        direct_boot.mark("*"),
+        direct_boot.boot_marker("0" * 64),
+        direct_boot.boot_marker("*" * 64),
+        direct_boot.boot_marker("/../" * 16),
+        direct_boot.boot_marker("*"),
     ],
     ids=["none", "no image's", "pattern", "path", "any"],
 )

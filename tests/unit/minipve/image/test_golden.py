@@ -48,7 +48,7 @@ def test_existing_image_is_not_rebuilt(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_full_disk_is_an_error_before_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_tools, "SPACE_GIB", 10**9)
-    monkeypatch.setattr(golden.process, "need", lambda *_: None)
+    monkeypatch.setattr(golden.process, "require_tools", lambda *_: None)
     with pytest.raises(UserError, match="GiB are free"):
         golden.build(Paths(tmp_path, tmp_path), silent)
     assert [file.name for file in Paths(tmp_path, tmp_path).images.iterdir()] == [".lock"]
@@ -64,7 +64,7 @@ def test_interrupted_build_leaves_nothing(
 
     monkeypatch.setattr(wheels, "fetch", lambda _paths: tmp_path)
     monkeypatch.setattr(debian, "make", fail)
-    monkeypatch.setattr(golden.process, "need", lambda *_: None)
+    monkeypatch.setattr(golden.process, "require_tools", lambda *_: None)
     paths = Paths(tmp_path, tmp_path / "cache")
     with pytest.raises((KeyboardInterrupt, UserError)):
         golden.build(paths, silent)

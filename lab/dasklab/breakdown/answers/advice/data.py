@@ -16,33 +16,33 @@ from dasklab.terminal import counted
 MANY_OBJECTS = 100
 
 
-def _gather(about: Measurements) -> Symptom | None:
-    seconds = about.path_s(GATHER)
+def _gather(case: Measurements) -> Symptom | None:
+    seconds = case.path_s(GATHER)
     return Symptom(
-        seconds, f"Moving results through the scheduler to the client took {seconds:.1f} s {about.length}"
+        seconds, f"Moving results through the scheduler to the client took {seconds:.1f} s {case.length}"
     )
 
 
-def _scatter(about: Measurements) -> Symptom | None:
-    if about.facts.scattered >= MANY_OBJECTS:
+def _scatter(case: Measurements) -> Symptom | None:
+    if case.facts.scattered >= MANY_OBJECTS:
         return None
-    seconds = about.path_s(SCATTER)
-    return Symptom(seconds, f"Scattering data took {seconds:.1f} s {about.length}")
+    seconds = case.path_s(SCATTER)
+    return Symptom(seconds, f"Scattering data took {seconds:.1f} s {case.length}")
 
 
-def _scatter_many(about: Measurements) -> Symptom | None:
-    count = about.facts.scattered
+def _scatter_many(case: Measurements) -> Symptom | None:
+    count = case.facts.scattered
     if count < MANY_OBJECTS:
         return None
-    seconds = about.path_s(SCATTER)
-    return Symptom(seconds, f"Scattering {counted(count, 'object')} took {seconds:.1f} s {about.length}")
+    seconds = case.path_s(SCATTER)
+    return Symptom(seconds, f"Scattering {counted(count, 'object')} took {seconds:.1f} s {case.length}")
 
 
-def _placement(about: Measurements) -> Symptom | None:
-    seconds, place = about.bottleneck(PLACEMENT)
+def _placement(case: Measurements) -> Symptom | None:
+    seconds, place = case.bottleneck(PLACEMENT)
     return Symptom(
         seconds,
-        f"Tasks on {process(place)} waited {seconds:.1f} s {about.length} for data that another worker had",
+        f"Tasks on {process(place)} waited {seconds:.1f} s {case.length} for data that another worker had",
     )
 
 

@@ -23,15 +23,15 @@ SLOW_MESSAGE_S, LEAST_MESSAGES = 0.005, 20  # of fewer, all may carry large argu
 MANY_RETRANSMITTED = 100  # segments
 
 
-def _slow_link(about: Measurements) -> Symptom | None:
-    evidence = _slow_data(about.repeat) or _slow_graphs(about.repeat) or _slow_messages(about.repeat)
+def _slow_link(case: Measurements) -> Symptom | None:
+    evidence = _slow_data(case.repeat) or _slow_graphs(case.repeat) or _slow_messages(case.repeat)
     if not evidence:
         return None
-    seconds, place = about.bottleneck(LINK)
+    seconds, place = case.bottleneck(LINK)
     return Symptom(
         seconds,
-        f"The network took {seconds:.1f} s {about.length}, most of it at {process(place)}: {evidence}"
-        f"{_retransmitted(about)}",
+        f"The network took {seconds:.1f} s {case.length}, most of it at {process(place)}: {evidence}"
+        f"{_retransmitted(case)}",
     )
 
 
@@ -63,22 +63,22 @@ def _slow_messages(repeat: Repeat) -> str:
     return f"messages to workers took at least {1e3 * fast:.0f} ms" if fast >= SLOW_MESSAGE_S else ""
 
 
-def _retransmitted(about: Measurements) -> str:
-    segments = about.facts.retransmitted
+def _retransmitted(case: Measurements) -> str:
+    segments = case.facts.retransmitted
     most = max(segments, key=segments.__getitem__, default="")
     if not most or segments[most] < MANY_RETRANSMITTED:
         return ""
     return f"; the host of {most} sent {segments[most]:.0f} TCP segments again"
 
 
-def _interface(about: Measurements) -> Symptom | None:
-    other = about.facts.slower_interface
+def _interface(case: Measurements) -> Symptom | None:
+    other = case.facts.slower_interface
     if other is None:
         return None
-    seconds, _ = about.bottleneck(LINK)
+    seconds, _ = case.bottleneck(LINK)
     return Symptom(
         seconds,
-        f"The network took {seconds:.1f} s {about.length}, and {other.worker} uses {other.used}"
+        f"The network took {seconds:.1f} s {case.length}, and {other.worker} uses {other.used}"
         f" ({other.used_mbit:.0f} Mbit/s) although {other.faster} has {other.faster_mbit:.0f} Mbit/s",
     )
 

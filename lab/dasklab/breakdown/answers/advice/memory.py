@@ -7,62 +7,62 @@ from dasklab.breakdown.answers.facts import largest_results
 from dasklab.breakdown.model.causes import DISK, PAUSED
 
 SATURATION = "scheduler.worker-saturation"
-FEW_BYTES = 10e6  # of all results: no worker's limit is so low
+FEW_RESULT_BYTES = 10e6  # no worker's limit is so low
 UNLIMITED = ("inf", "Infinity")  # as text, and as JSON has it
 
 
-def _largest(about: Measurements) -> str:
+def _largest(case: Measurements) -> str:
     """Name the kind of task whose results need most memory, for the end of a sentence."""
-    kind, nbytes = largest_results(about.repeat)
+    kind, nbytes = largest_results(case.repeat)
     return f"; results of {kind} are the largest together, {nbytes / 1e6:,.0f} MB" if nbytes else ""
 
 
-def _spilling(about: Measurements) -> Symptom | None:
-    seconds = max(about.path_s(DISK), about.thread_s(DISK))
+def _spilling(case: Measurements) -> Symptom | None:
+    seconds = max(case.path_s(DISK), case.thread_s(DISK))
     if not seconds:
         return None
-    text = f"Writing and reading spilled data took {seconds:.1f} s {about.length}"
-    return Symptom(seconds, text + _largest(about))
+    text = f"Writing and reading spilled data took {seconds:.1f} s {case.length}"
+    return Symptom(seconds, text + _largest(case))
 
 
-def _paused(about: Measurements) -> Symptom | None:
-    seconds = about.thread_s(PAUSED)
-    if not seconds or _has_few_results(about):
+def _paused(case: Measurements) -> Symptom | None:
+    seconds = case.thread_s(PAUSED)
+    if not seconds or _has_few_results(case):
         return None
-    return Symptom(seconds, _pause(about, seconds) + _largest(about))
+    return Symptom(seconds, _pause(case, seconds) + _largest(case))
 
 
-def _unmanaged(about: Measurements) -> Symptom | None:
-    seconds = about.thread_s(PAUSED)
-    if not seconds or not _has_few_results(about):
+def _unmanaged(case: Measurements) -> Symptom | None:
+    seconds = case.thread_s(PAUSED)
+    if not seconds or not _has_few_results(case):
         return None
-    few = f"recorded results together have less than {FEW_BYTES / 1e6:.0f} MB"
-    return Symptom(seconds, f"{_pause(about, seconds)}, although {few}")
+    few = f"recorded results together have less than {FEW_RESULT_BYTES / 1e6:.0f} MB"
+    return Symptom(seconds, f"{_pause(case, seconds)}, although {few}")
 
 
-def _pause(about: Measurements, seconds: float) -> str:
-    return f"Workers were paused for {seconds:.1f} s {about.length} because their memory was nearly full"
+def _pause(case: Measurements, seconds: float) -> str:
+    return f"Workers were paused for {seconds:.1f} s {case.length} because their memory was nearly full"
 
 
-def _has_few_results(about: Measurements) -> bool:
+def _has_few_results(case: Measurements) -> bool:
     """Whether the data that Dask manages is too little to fill the memory of any worker.
 
     Heartbeats know all of it; without them, only what tasks of the record made and the client sent counts.
     """
-    if about.facts.memory:
-        return max(float(worker.managed.max()) for worker in about.facts.memory) < FEW_BYTES
-    _, most = largest_results(about.repeat)
-    return not about.facts.scattered and most * len(set(about.repeat.prefixes)) < FEW_BYTES
+    if case.facts.memory:
+        return max(float(worker.managed.max()) for worker in case.facts.memory) < FEW_RESULT_BYTES
+    _, most = largest_results(case.repeat)
+    return not case.facts.scattered and most * len(set(case.repeat.prefixes)) < FEW_RESULT_BYTES
 
 
-def _queuing(about: Measurements) -> Symptom | None:
-    if about.facts.setting(SATURATION) not in UNLIMITED:
+def _queuing(case: Measurements) -> Symptom | None:
+    if case.facts.setting(SATURATION) not in UNLIMITED:
         return None
-    seconds = about.thread_s(DISK, PAUSED)
+    seconds = case.thread_s(DISK, PAUSED)
     return Symptom(
         seconds,
         f"The scheduler sends workers all tasks at once (worker-saturation is inf), and full memory cost"
-        f" {seconds:.1f} s {about.length}",
+        f" {seconds:.1f} s {case.length}",
     )
 
 

@@ -16,39 +16,37 @@ from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
 BLOCKED_S = 0.1  # a shorter busy interval of an event loop is everyday work
 
 
-def _cpu(about: Measurements) -> Symptom | None:
-    seconds, place = about.bottleneck(CPU)
+def _cpu(case: Measurements) -> Symptom | None:
+    seconds, place = case.bottleneck(CPU)
     return Symptom(
-        seconds, f"Threads of {process(place)} could run but waited {seconds:.1f} s {about.length} for a CPU"
+        seconds, f"Threads of {process(place)} could run but waited {seconds:.1f} s {case.length} for a CPU"
     )
 
 
-def _interpreter(about: Measurements) -> Symptom | None:
-    seconds, place = about.bottleneck(GIL)
+def _interpreter(case: Measurements) -> Symptom | None:
+    seconds, place = case.bottleneck(GIL)
     return Symptom(
         seconds,
-        f"Tasks on {process(place)} waited {seconds:.1f} s {about.length} for Python's interpreter (GIL)",
+        f"Tasks on {process(place)} waited {seconds:.1f} s {case.length} for Python's interpreter (GIL)",
     )
 
 
-def _garbage(about: Measurements) -> Symptom | None:
-    seconds, place = about.bottleneck(COLLECTION)
-    if place not in about.repeat.threads:  # no task's objects
+def _garbage(case: Measurements) -> Symptom | None:
+    seconds, place = case.bottleneck(COLLECTION)
+    if place not in case.repeat.threads:  # no task's objects
         return None
-    return Symptom(
-        seconds, f"Python collected garbage for {seconds:.1f} s {about.length} on {process(place)}"
-    )
+    return Symptom(seconds, f"Python collected garbage for {seconds:.1f} s {case.length} on {process(place)}")
 
 
-def _blocked_loop(about: Measurements) -> Symptom | None:
-    seconds, place = about.bottleneck(WORKER_LAG)
-    if place not in about.repeat.threads:
+def _blocked_loop(case: Measurements) -> Symptom | None:
+    seconds, place = case.bottleneck(WORKER_LAG)
+    if place not in case.repeat.threads:
         return None
-    blocked, kind = running_while_blocked(about.repeat, place, BLOCKED_S)
+    blocked, kind = running_while_blocked(case.repeat, place, BLOCKED_S)
     beside = f", most of it while {kind} ran" if kind else ""
     return Symptom(
         min(seconds, blocked),
-        f"The event loop of {place} was blocked for {blocked:.1f} s {about.length}{beside}",
+        f"The event loop of {place} was blocked for {blocked:.1f} s {case.length}{beside}",
     )
 
 

@@ -28,87 +28,85 @@ LONG_SHARE, IDLE_SHARE = 0.3, 0.5
 SKEW = 1.5  # x the mean of all workers
 
 
-def _large_graphs(about: Measurements) -> Symptom | None:
-    nbytes = sum(graph.nbytes for graph in about.repeat.graphs)
+def _large_graphs(case: Measurements) -> Symptom | None:
+    nbytes = sum(graph.nbytes for graph in case.repeat.graphs)
     if nbytes < GRAPH_BYTES:
         return None
-    return _graph_work(about, f"{nbytes / 1e6:.0f} MB")
+    return _graph_work(case, f"{nbytes / 1e6:.0f} MB")
 
 
-def _many_tasks(about: Measurements) -> Symptom | None:
-    tasks = sum(graph.tasks for graph in about.repeat.graphs)
+def _many_tasks(case: Measurements) -> Symptom | None:
+    tasks = sum(graph.tasks for graph in case.repeat.graphs)
     if tasks < GRAPH_TASKS:
         return None
-    return _graph_work(about, f"{tasks:,} tasks")
+    return _graph_work(case, f"{tasks:,} tasks")
 
 
-def _graph_work(about: Measurements, size: str) -> Symptom:
-    seconds = about.path_s(BUILD, UPLOAD, PLAN)
-    return Symptom(
-        seconds, f"Graphs of {size} took {seconds:.1f} s {about.length} to build, send and prepare"
-    )
+def _graph_work(case: Measurements, size: str) -> Symptom:
+    seconds = case.path_s(BUILD, UPLOAD, PLAN)
+    return Symptom(seconds, f"Graphs of {size} took {seconds:.1f} s {case.length} to build, send and prepare")
 
 
-def _small_tasks(about: Measurements) -> Symptom | None:
-    if len(about.task_s) < LEAST_SMALL or (median := float(np.median(about.task_s))) >= SMALL_TASK_S:
+def _small_tasks(case: Measurements) -> Symptom | None:
+    if len(case.task_s) < LEAST_SMALL or (median := float(np.median(case.task_s))) >= SMALL_TASK_S:
         return None
-    seconds = about.path_s(LOGIC, LOOP, TIMER, MESSAGE, LAG)
+    seconds = case.path_s(LOGIC, LOOP, TIMER, MESSAGE, LAG)
     return Symptom(
         seconds,
-        f"{len(about.task_s):,} tasks took {1e3 * median:.2g} ms each (median); Dask's own work between them"
-        f" took {seconds:.1f} s {about.length}",
+        f"{len(case.task_s):,} tasks took {1e3 * median:.2g} ms each (median); Dask's own work between them"
+        f" took {seconds:.1f} s {case.length}",
     )
 
 
-def _long_task(about: Measurements) -> Symptom | None:
-    repeat, threads = about.repeat, sum(about.repeat.threads.values())
+def _long_task(case: Measurements) -> Symptom | None:
+    repeat, threads = case.repeat, sum(case.repeat.threads.values())
     if not len(repeat.tasks) or threads < 2:
         return None
-    row = int(about.task_s.argmax())
-    longest = float(about.task_s[row])
-    idle = about.thread_s(NOTHING, QUEUE) * threads
+    row = int(case.task_s.argmax())
+    longest = float(case.task_s[row])
+    idle = case.thread_s(NOTHING, QUEUE) * threads
     if longest < LONG_SHARE * repeat.makespan or idle < IDLE_SHARE * longest * (threads - 1):
         return None
     kind, worker = repeat.prefixes[repeat.tasks.key[row]], repeat.places.nodes[repeat.tasks.worker[row]]
     return Symptom(
-        longest, f"One task, {kind}, took {longest:.1f} s {about.length} on {worker} while most threads idled"
+        longest, f"One task, {kind}, took {longest:.1f} s {case.length} on {worker} while most threads idled"
     )
 
 
-def _skew(about: Measurements) -> Symptom | None:
-    repeat = about.repeat
-    if len(repeat.threads) < 2 or not len(repeat.tasks) or _long_task(about):
+def _skew(case: Measurements) -> Symptom | None:
+    repeat = case.repeat
+    if len(repeat.threads) < 2 or not len(repeat.tasks) or _long_task(case):
         return None
-    work = np.bincount(repeat.tasks.worker, about.task_s, repeat.workers.stop)[FIRST_WORKER:]
+    work = np.bincount(repeat.tasks.worker, case.task_s, repeat.workers.stop)[FIRST_WORKER:]
     most = int(work.argmax())
     if work[most] < SKEW * work.mean():
         return None
-    seconds = about.thread_s(NOTHING, QUEUE)
+    seconds = case.thread_s(NOTHING, QUEUE)
     return Symptom(
         seconds,
         f"{list(repeat.threads)[most]} did {100 * work[most] / work.sum():.0f} % of the work of"
-        f" {len(repeat.threads)} workers; the others' idle threads cost {seconds:.1f} s {about.length}",
+        f" {len(repeat.threads)} workers; the others' idle threads cost {seconds:.1f} s {case.length}",
     )
 
 
-def _lock(about: Measurements) -> Symptom | None:
-    use = next((use for use in about.facts.primitives if use.is_exclusive), None)
+def _lock(case: Measurements) -> Symptom | None:
+    use = next((use for use in case.facts.primitives if use.is_exclusive), None)
     if use is None:
         return None
     holder = f" that {use.holder} holds," if use.holder else ","
     return Symptom(
-        about.thread_s(LOCK, HOLDING),
+        case.thread_s(LOCK, HOLDING),
         f"Tasks kept their threads while they waited for the {use.kind} '{use.name}'{holder}"
         f" {use.waited_s:.1f} thread-seconds in all",
     )
 
 
-def _event(about: Measurements) -> Symptom | None:
-    use = next(iter(about.facts.primitives), None)
+def _event(case: Measurements) -> Symptom | None:
+    use = next(iter(case.facts.primitives), None)
     if use is None or use.is_exclusive:
         return None
     return Symptom(
-        about.thread_s(LOCK),
+        case.thread_s(LOCK),
         f"Tasks kept their threads while they waited for the {use.kind} '{use.name}',"
         f" {use.waited_s:.1f} thread-seconds in all",
     )

@@ -39,7 +39,7 @@ from dasklab.terminal import counted
 SUFFIX = ".pftrace"
 TASK, TRANSFER, LOOP, MESSAGE = "task", "transfer", "event loop", "message"
 """Categories of slices, beside the groups of causes."""
-MOST_KEYS = 20  # of a transfer that are named
+MAX_NAMED_KEYS = 20
 PATH = "critical path"
 Numbers = defaultdict[int, list[int]]  # a task or a fetch -> arrows
 
@@ -206,7 +206,7 @@ class _RepeatTrace:
             name = f"refused by {sender}: busy" if fetches.busy[fetch] else f"from {sender}"
             keys = [self.repeat.keys[key] for key in self.repeat.fetched[fetch]]
             arguments: Arguments = {
-                "keys": ", ".join(keys[:MOST_KEYS]),
+                "keys": ", ".join(keys[:MAX_NAMED_KEYS]),
                 "number of keys": len(keys),
                 "bytes": int(self.repeat.moved[fetch]),
             }

@@ -14,7 +14,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket, Track
 from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
 SEQUENCE = 1  # all packets are of one sequence
-PIDS_APART = 1000  # of two processes, so that the numbers of threads are no process's
+PIDS_APART = 1000  # the numbers of threads in between are no process's
 Arguments = Mapping[str, str | int | float]
 NO_ARGUMENTS: Arguments = {}
 

@@ -154,7 +154,7 @@ def resize(call: Call) -> str:
     digest, disk = call.get("digest"), call["disk"]
     config = call.node.containers.load(call.vmid)
     config.check_lock()
-    call.permit.need(f"/vms/{call.vmid}", ["VM.Config.Options"])
+    call.permit.require(f"/vms/{call.vmid}", ["VM.Config.Options"])
     config.check_digest(digest)
     if disk not in config.options:  # PVE parses a missing option as an empty text
         raise ApiError("format error", errors={"mp": MISSING, "volume": MISSING})

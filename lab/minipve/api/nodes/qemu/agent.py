@@ -36,7 +36,7 @@ _PLAIN = {  # command -> (verb, its name in qemu-ga)
     "shutdown": ("POST", "guest-shutdown"),
 }
 _COMMAND_S = 5.0
-_READ_S = 60.0  # for a whole file, which the agent may send in small parts
+_FILE_TIMEOUT_S = 60.0  # the agent may send a file in small parts
 _STREAMS = ("out-data", "err-data")
 _READ_MAX_BYTES, _CHUNK_BYTES = 16 * 2**20, 2**20
 
@@ -121,7 +121,7 @@ def write(call: Call) -> None:
 
 def _content(call: Call, handle: int, limit: int) -> tuple[bytes, bool]:
     """Return up to ``limit`` bytes of a file in the guest, and whether there is more."""
-    data, more, deadline = b"", True, time.monotonic() + _READ_S
+    data, more, deadline = b"", True, time.monotonic() + _FILE_TIMEOUT_S
     while more and len(data) < limit:
         count = min(_CHUNK_BYTES, limit - len(data))
         answer = _ask(call, "guest-file-read", handle=handle, count=count)

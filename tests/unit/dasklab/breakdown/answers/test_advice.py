@@ -197,8 +197,8 @@ def test_a_rule_needs_its_own_evidence(title: str) -> None:
 
 @pytest.mark.parametrize("received", [2.1, 0.11])
 def test_a_slow_link_shows_in_graphs(received: float) -> None:
-    about = below("slow link", fetches=[], graphs=[graph(5e6, received=received)])
-    assert ("slow link" in titles(about)) == (received > 2)
+    case = below("slow link", fetches=[], graphs=[graph(5e6, received=received)])
+    assert ("slow link" in titles(case)) == (received > 2)
 
 
 @pytest.mark.parametrize(("delay", "count", "slow"), [(0.02, 20, True), (0.001, 20, False), (0.02, 5, False)])
@@ -228,8 +228,8 @@ def test_at_most_three_are_given_and_the_greatest_first() -> None:
         (HOLDING, "worker-1"): 3.0,
     }
     summary = Summary(10.0, 2, 1, breakdown=path, path=path, bottlenecks={(CPU, "worker-1"): 2.3})
-    about = Measurements(make_repeat(threads=TWO), summary, Facts(primitives=[LOCK_USE]))
-    pieces = advise(about)
+    case = Measurements(make_repeat(threads=TWO), summary, Facts(primitives=[LOCK_USE]))
+    pieces = advise(case)
     assert len(pieces) == MOST_LINES
     assert [piece.seconds for piece in pieces] == [3.0, 2.3, 2.0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dasklab.breakdown.answers.summary import summarise
-from dasklab.breakdown.answers.uncertainty import SAMPLE_S, STAMP_S
+from dasklab.breakdown.answers.uncertainty import MESSAGE_STAMP_S, SAMPLE_S
 from dasklab.breakdown.model.causes import COMPUTING, LINK, LOCKS, OUTSIDE
 
 from tests.unit.dasklab.breakdown.timelines import Row, by_hand, make_repeat, task
@@ -31,7 +31,7 @@ def test_sampled_figures_divide_computing_less_certainly_than_a_wait_for_a_lock(
 
 
 def test_each_message_on_the_wire_compares_two_clocks() -> None:
-    assert summarise([by_hand()]).uncertainty_s[LINK] == pytest.approx(6 * STAMP_S)
+    assert summarise([by_hand()]).uncertainty_s[LINK] == pytest.approx(6 * MESSAGE_STAMP_S)
 
 
 def test_repeats_that_vary_make_a_mean_uncertain() -> None:

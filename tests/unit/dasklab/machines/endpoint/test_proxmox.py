@@ -429,7 +429,7 @@ def test_connecting_is_repeated_with_patience(
         else:
             client.pve.call(Change("POST", f"/{start}", "start"))
         assert client.sent == ["GET"] + [method] * 21
-        monkeypatch.setattr(proxmox, "CONNECT_WAIT_S", 0.0)
+        monkeypatch.setattr(proxmox, "RECONNECT_S", 0.0)
         client.faults = [FAULTS[fault]] * 20
         with pytest.raises(LabError):
             client.pve.version()

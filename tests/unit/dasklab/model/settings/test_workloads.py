@@ -57,7 +57,7 @@ def test_run_resumes_with_the_source_it_began_with(folder: Path) -> None:
     resumed = driver.resume(Run(begun.directory), SETUP)
     assert resumed.trials == begun.trials
     documents.write(begun.directory, begun.trials[0])
-    assert documents.need(RequestedTrial, begun.directory).workload.source == SOURCE
+    assert documents.require(RequestedTrial, begun.directory).workload.source == SOURCE
 
 
 def test_level_may_choose_a_workload_beside_the_file(folder: Path) -> None:

@@ -153,7 +153,7 @@ def test_less_is_worse_for_a_throughput() -> None:
 def test_file_that_is_not_a_history_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "history.csv"
     with pytest.raises(LabError, match="the history is empty"):
-        history.need(file)
+        history.require(file)
     file.write_text("a,b\n1,2\n")
     with pytest.raises(LabError, match="this is not a history, its columns are a, b"):
         history.read(file)

@@ -51,7 +51,7 @@ def test_stored_run_is_of_an_earlier_format(run: Path) -> None:
 
 
 def test_stored_run_is_judged_again_with_the_same_verdict(run: Path) -> None:
-    before = documents.need(Result, run / TRIAL)
+    before = documents.require(Result, run / TRIAL)
     [after] = verdict.assess(Run(run)).values()
     assert after == before and after.status == "ok"
 
@@ -66,7 +66,7 @@ def test_stored_run_is_listed_shown_explained_and_reported(run: Path, tmp_path: 
 
 
 def test_stored_samples_have_the_metrics_of_today(run: Path) -> None:
-    timings, measured = documents.need(Timings, run / TRIAL), documents.need(Measured, run / TRIAL)
+    timings, measured = documents.require(Timings, run / TRIAL), documents.require(Measured, run / TRIAL)
     frame = load(run)
     computed = frame[frame.metric.eq("compute_s")].value
     assert sorted(computed) == sorted(sample.duration_s for sample in timings.samples)
@@ -86,7 +86,7 @@ def test_impairment_that_a_stored_file_does_not_name_is_zero(
     link = {"direction": "egress", "peer": None, "policer": False, "delay_ms": 5.0}
     document["hosts"]["client"]["link"] = [link]
     file.write_text(json.dumps(document))
-    [impairment] = documents.need(Configured, run / TRIAL).hosts["client"].link
+    [impairment] = documents.require(Configured, run / TRIAL).hosts["client"].link
     assert impairment.amounts["delay_ms"] == 5.0 and impairment.amounts["corrupt_pct"] == 0
 
 
@@ -117,7 +117,7 @@ def test_names_of_a_trial_are_translated(run: Path) -> None:
     document = json.loads((run / TRIAL / RequestedTrial.FILE).read_text())
     document["scheduler"]["occupant"] = document["seat"]["occupant"] = "random"
     (run / TRIAL / RequestedTrial.FILE).write_text(json.dumps(document))
-    trial = documents.need(RequestedTrial, run / TRIAL)
+    trial = documents.require(RequestedTrial, run / TRIAL)
     assert trial.scheduler.variant == trial.resolved_scheduler.variant == "random"
 
 
@@ -125,7 +125,7 @@ def test_documents_that_a_trial_left_have_their_names_of_today(run: Path) -> Non
     file = run / TRIAL / Attempt.FILE
     stored = json.loads(file.read_text()) | {"files": ["trial.json", "delivered.json", "inside.json"]}
     file.write_text(json.dumps(stored))
-    assert documents.need(Attempt, run / TRIAL).files == ("trial.json", "measured.json", "records.json")
+    assert documents.require(Attempt, run / TRIAL).files == ("trial.json", "measured.json", "records.json")
     assert [trial.folder for trial in Run(run).trials] == [run / TRIAL]
 
 

@@ -12,7 +12,7 @@ from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import ObservedCluster, Timings
 from dasklab.model.settings.variants import SCHEDULER_VARIANTS, SchedulerVariant
 from dasklab.results.validity.cluster import differences
-from dasklab.spark.settings import VERSION as SPARK
+from dasklab.spark.settings import PYSPARK_VERSION as SPARK
 
 from tests.unit.dasklab.conftest import Json
 from tests.unit.dasklab.results.trials import EXPERIMENT, files_of, trial

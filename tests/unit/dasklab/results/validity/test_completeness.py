@@ -204,7 +204,7 @@ def test_run_and_baseline_report_an_incomplete_capture(
 
     run = measured(FakeLab(spoil=spoil))
     first = run.directory / run.trials[0].trial
-    assert documents.need(Completeness, first).reasons == ("its files are missing",)
+    assert documents.require(Completeness, first).reasons == ("its files are missing",)
     (first / "result.json").unlink()
     execute(driver.resume(Run(run.directory), SETUP), FakeLab(spoil=spoil))
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().err

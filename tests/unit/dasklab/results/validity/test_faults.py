@@ -81,7 +81,7 @@ def verdict(
     run = driver.start(tmp_path, "x", experiment(fault), SETUP, quick=False, seed=7)
     driver.execute(run, FakeLab(spoil=spoil), lambda trial, status: None)
     [faulty] = [trial for trial in run.trials if trial.faults]
-    result = documents.need(Result, run.directory / faulty.trial)
+    result = documents.require(Result, run.directory / faulty.trial)
     return result.status, result.reasons
 
 

@@ -1,4 +1,4 @@
-"""A farm that is interrupted kills its simulations: no process is left that nobody waits for."""
+"""Who simulates in processes and is interrupted kills them: no process is left that nobody waits for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from dasklab.model.files import Outcome
-from dasklab.predict import farm
+from dasklab.predict import processes
 
 from tests.unit.dasklab.sim.samples import scenario
 
@@ -36,7 +36,7 @@ def test_interrupted_farm_kills_running_simulations_and_starts_no_more(
 
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        farm.simulate_all([scenario(seed=seed) for seed in (1, 2, 3, 4)], interrupt)
+        processes.simulate_all([scenario(seed=seed) for seed in (1, 2, 3, 4)], interrupt)
     assert time.monotonic() - start < 30
     assert len(started(pids)) < 4
     assert not [pid for pid in started(pids) if Path(f"/proc/{pid}").exists()]

@@ -20,7 +20,7 @@ from dasklab.sim.scenario import Record
 
 
 @dataclass(frozen=True)
-class Waiting:
+class CoreWaits:
     """A trial's calibration and the requested cores (see `SimulationSettings`)."""
 
     calibration: Calibration
