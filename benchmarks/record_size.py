@@ -63,7 +63,7 @@ def write(folder: Path, tasks: int, workers: int, threads: int) -> None:
         trigger = before[-1] if before else ""
         scheduler.logs["tasks"].add(
             key, address, BEGIN + 0.01, BEGIN + 0.02, decided, decided + 0.0001, decided + 0.0002, handled,
-            trigger, "task-finished", thread, start, stop, 0.0, 8e4, "ndarray", "memory", 1, "",
+            trigger, "task-finished", thread, start, stop, 0.0, 8e4, "ndarray", "memory", 1, "", "",
         )  # fmt: skip
         stores[address].logs["tasks"].add(
             key, arrived, ready, start - 0.0002, start, stop, float("nan"), stop + 0.0001, stop + 0.0002,

@@ -38,8 +38,13 @@ def _cause_rows() -> Iterator[str]:
 
 def advice_table() -> str:
     """Return all rules of advice as a table in Markdown."""
-    rows = [f"| {rule.title} | {rule.threshold} | {rule.remedy} [Dask]({rule.page}) |" for rule in RULES]
+    rows = [f"| {rule.title} | {rule.threshold} | {rule.remedy}{_link(rule.page)} |" for rule in RULES]
     return "\n".join(["| what | threshold, beside 10 % of the time | advice |", "|---|---|---|", *rows])
+
+
+def _link(page: str) -> str:
+    """Return a link to a page of documentation; nothing without one."""
+    return f" [more]({page})" if page else ""
 
 
 def invariant_list() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any
@@ -21,7 +22,7 @@ from dasklab.records.recorder.life import Life, RecorderEvent
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
-from dasklab.records.recorder.process import NAN
+from dasklab.records.recorder.process import CPU, NAN, cpu_times
 from dasklab.records.recorder.store import Store
 from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
 
@@ -48,6 +49,7 @@ class ClientRecorder:
         self.asking: list[asyncio.Future[None]] = []  # for sizes of what was scattered
         self.scattered: list[tuple[float, float, list[Any]]] = []  # start, stop, keys; sizes still unknown
         self.begin = 0.0  # of the graph that is being built
+        self.cpu_s = 0.0  # of this process, when it was recorded last
 
     def attach(self, lines: bool = True) -> None:
         """Begin to record.
@@ -55,6 +57,7 @@ class ClientRecorder:
         Args:
             lines: record which lines of the user's program run.
         """
+        self.cpu_s = cpu_times(threading.get_native_id())[0]
         self._replace("_graph_to_futures", self._building)
         self._replace("_send_to_scheduler", self._sending)
         self._replace("sync", self._synchronous)
@@ -155,10 +158,16 @@ class ClientRecorder:
         self.store.logs["calls"].add("scatter", start, stop, len(keys), nbytes, *CodeLine())
 
     async def finish(self) -> None:
-        """Wait for the sizes of what was scattered."""
+        """Record this process's CPU time, and wait for the sizes of what was scattered."""
+        self._add_cpu()
         self._ask()
         await asyncio.gather(*self.asking)
         self.asking.clear()
+
+    @guarded
+    def _add_cpu(self) -> None:
+        before, self.cpu_s = self.cpu_s, cpu_times(threading.get_native_id())[0]
+        self.store.logs["metrics"].add(CPU, self.cpu_s - before)
 
     @guarded
     def _guarded_line(self) -> CodeLine:

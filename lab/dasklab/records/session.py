@@ -44,6 +44,7 @@ LEASE_S = 120.0  # a recorder that is not visited for so long detaches itself
 HELD_LEASE_S = 86_400.0  # longer than any repeat; a recorder also detaches when its client leaves
 FETCH_AFTER_INTERRUPT_S = 10.0
 REQUEST_TIMEOUT_S = 60.0  # a busy scheduler may take this long
+TURN_S = 0.02  # an event loop that waits for so long is not busy; on a busy machine less may pass unseen
 INTERVAL_S = 1.0  # between two visits to all processes
 WORKERS_AT_ONCE = 8  # their chunks pass through the scheduler together
 ROUNDS_OF_A_VISIT = 5  # a process that has more keeps the rest for the next
@@ -131,6 +132,8 @@ class Session:
     ) -> None:
         loop: Any = self.client.loop
         try:
+            self.stop = time()
+            self._end_turn()
             self._leave()
         finally:  # Ctrl-C ends the block, and a second one follows soon: the cluster is left as it was
             if loop.asyncio_loop.is_closed():
@@ -138,6 +141,14 @@ class Session:
                 self._keep_own()
             else:
                 self._finish(asyncio.run_coroutine_threadsafe(self._stop(), loop.asyncio_loop))
+
+    def _end_turn(self) -> None:
+        """Let the client's event loop wait once: only then is it recorded for how long it was busy."""
+        loop: Any = self.client.loop
+        if loop.asyncio_loop.is_running():
+            turn = asyncio.run_coroutine_threadsafe(asyncio.sleep(TURN_S), loop.asyncio_loop)
+            with suppress(FutureTimeoutError):
+                turn.result(FETCH_AFTER_INTERRUPT_S)
 
     def _finish(self, stopping: Future[None]) -> None:
         """Wait until the recorder has stopped; after Ctrl-C for some time only."""
@@ -156,11 +167,11 @@ class Session:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop = time()
         self._leave()
         await self._stop()
 
     def _leave(self) -> None:
-        self.stop = time()
         OPEN_RECORDS.discard(self.owner.record)
         self.own_recorder.detach()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import dask
 import dasklab
@@ -44,6 +46,68 @@ def one_long_task(client: Client) -> None:
 def all_on_one_worker(client: Client) -> None:
     worker = next(iter(client.scheduler_info()["workers"]))
     client.gather(client.map(time.sleep, [0.05] * 30, workers=[worker], pure=False))
+
+
+def result_in_a_loop(client: Client) -> None:
+    for _ in range(12):
+        client.submit(time.sleep, 0.1, pure=False).result()
+
+
+def same_again(client: Client) -> None:
+    for number in range(4):
+        parts = client.map(loaded, range(8))
+        client.submit(add, number, parts).result()
+        del parts
+        time.sleep(0.1)
+
+
+def loaded(number: int) -> int:
+    time.sleep(0.1)
+    return number
+
+
+def add(number: int, parts: list[int]) -> int:
+    return number + sum(parts)
+
+
+def attempts(client: Client) -> None:
+    client.gather(client.map(fails_twice, range(8), [uuid4().hex] * 8, retries=5, pure=False))
+
+
+def fails_twice(number: int, name: str) -> int:
+    time.sleep(0.1)
+    path = Path(tempfile.gettempdir()) / f"dasklab-{name}-{number}"
+    tries = len(path.read_text()) if path.exists() else 0
+    if tries >= 2:
+        path.unlink()
+        return number
+    path.write_text("x" * (tries + 1))
+    raise OSError("the disk is slow")
+
+
+def first_tasks(client: Client) -> None:
+    def connects(number: int, name: str) -> int:
+        import builtins
+
+        connected = vars(builtins).setdefault("dasklab_connected", set())
+        time.sleep(0.02 if name in connected else 1.0)
+        connected.add(name)
+        return number
+
+    client.gather(client.map(connects, range(40), [uuid4().hex] * 40, pure=False))
+
+
+def slow_to_unpickle(client: Client) -> None:
+    client.gather(client.map(Slow, range(6), pure=False))
+
+
+class Slow:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __setstate__(self, state: dict[str, int]) -> None:
+        time.sleep(0.15)
+        self.__dict__.update(state)
 
 
 def lock(client: Client) -> None:
@@ -85,10 +149,15 @@ PROVOKED: dict[Act, tuple[str, str]] = {
     tiny_tasks: ("small tasks", "1,500 tasks took"),
     large_arguments: ("large graphs", "Graphs of 96 MB took"),
     one_long_task: ("one long task", "One task, sleep, took 1."),
-    all_on_one_worker: ("skew", "did 100 % of the work of 2 workers"),
+    all_on_one_worker: ("restricted tasks", "did 100 % of the work of 2 workers"),
+    result_in_a_loop: ("one result at a time", "12 computations came one after another"),
+    same_again: ("the same computed again", "loaded ran 32 times for 8 keys"),
+    attempts: ("failed attempts", "16 attempts of fails_twice failed (OSError"),
+    first_tasks: ("slow first tasks", "The first connects on each worker took 1 s or more"),
+    slow_to_unpickle: ("unpickling at the client", "while 6 results of"),
     lock: ("locks", "waited for the Lock 'the lock' that locked holds"),
     event: ("events, queues and variables", "waited for the Event 'go'"),
-    gather_much: ("results through the scheduler", "Moving results through the scheduler to the client took"),
+    gather_much: ("results through the scheduler", "MB of results through the scheduler to the client took"),
     scatter_many: ("many scattered objects", "Scattering 1,500 objects took"),
 }
 
@@ -111,7 +180,7 @@ def test_what_is_provoked_is_advised_on(act: Act, client: Client, tmp_path: Path
     title, text = PROVOKED[act]
     pieces = advice(client, act, tmp_path / "run")
     assert text in pieces.get(title, ""), pieces
-    assert "(threshold: " in pieces[title] and "dask.org/en/stable/" in pieces[title]
+    assert " s less." in pieces[title]
 
 
 def test_spilling_is_advised_on_and_names_what_is_large(tmp_path: Path) -> None:
@@ -131,7 +200,8 @@ def test_nothing_is_said_where_nothing_is_wrong(client: Client, tmp_path: Path) 
         client.gather(client.map(time.sleep, [0.2] * 12, pure=False))
 
     pieces = advice(client, equal_waits, tmp_path / "run")
-    assert pieces.keys() <= {"too few CPUs"}, pieces  # other tests may use this machine's CPUs
+    of_others = {"too few CPUs", "CPUs that other programs use"}  # other tests may use this machine
+    assert pieces.keys() <= of_others, pieces
 
 
 def test_advice_is_shown_wherever_a_record_is_explained(client: Client, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from dasklab.breakdown.answers.facts_failures import Failures, failures
 from dasklab.breakdown.answers.facts_memory import WorkerMemory, memory, thresholds
 from dasklab.breakdown.model.arrays import floats
 from dasklab.breakdown.model.interval_sets import IntervalSets
-from dasklab.breakdown.model.repeat import Repeat
-from dasklab.records.recorder.process import RETRANSMITTED
+from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
+from dasklab.records.recorder.process import CPU, HOST_CPU, RETRANSMITTED
 
 FASTER = 2.0  # x as fast: another network interface is worth a word
 EXCLUSIVE = ("Lock", "MultiLock", "Semaphore")  # primitives that tasks hold
@@ -64,6 +64,9 @@ class Facts:
         failures: what failed.
         memory: of each worker; of none where it was not recorded.
         memory_thresholds: shares of the limit from which on Dask does something, by their names.
+        spilled_bytes: what workers wrote to disk and read back because memory was short.
+        cpu_s: CPU time of each process of the cluster, and of the client.
+        host_cpu_s: CPU time that all programs of each process's host used.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -74,6 +77,9 @@ class Facts:
     failures: Failures = field(default_factory=Failures)
     memory: Sequence[WorkerMemory] = ()
     memory_thresholds: Mapping[str, float] = field(default_factory=dict)
+    spilled_bytes: float = 0.0
+    cpu_s: Mapping[str, float] = field(default_factory=dict)
+    host_cpu_s: Mapping[str, float] = field(default_factory=dict)
 
     def setting(self, name: str) -> str:
         """Return a setting without quotation marks; empty if it is unknown."""
@@ -84,17 +90,33 @@ def facts(frames: Mapping[str, pd.DataFrame]) -> Facts:
     """Collect what advice needs from the tables of a record."""
     config, metrics = frames["config"], frames["metrics"]
     config = config[config.node == "scheduler"]
-    again = metrics[metrics.metric == RETRANSMITTED]
     return Facts(
         settings=dict(zip(config.setting.astype(str), config.value.astype(str), strict=True)),
         primitives=_primitives(frames["waits"]),
         scattered=int(np.nansum(floats(frames["calls"][frames["calls"].kind == "scatter"]["keys"]))),
-        retransmitted={str(node): float(rows.value.sum()) for node, rows in again.groupby("node")},
+        retransmitted=_by_node(metrics, RETRANSMITTED),
         slower_interface=_slower_interface(frames["interfaces"], frames["workers"]),
         failures=failures(frames),
         memory=memory(frames),
         memory_thresholds=thresholds(frames["config"]),
+        spilled_bytes=_spilled_bytes(metrics, frames["memory"]),
+        cpu_s=_by_node(metrics, CPU),
+        host_cpu_s=_by_node(metrics, HOST_CPU),
     )
+
+
+def _by_node(metrics: pd.DataFrame, name: str) -> dict[str, float]:
+    rows = metrics[metrics.metric == name]
+    return {str(node): float(own.value.sum()) for node, own in rows.groupby("node")}
+
+
+def _spilled_bytes(metrics: pd.DataFrame, memory: pd.DataFrame) -> float:
+    """Return the bytes that workers moved to and from disk: as they counted, else as heartbeats saw."""
+    parts = metrics.metric.str.split("/")
+    is_disk = parts.str[-2].isin(("disk-read", "disk-write")) & (parts.str[0] != "p2p")
+    is_worker = metrics.node != SCHEDULER  # which has the sums of all workers
+    counted = float(metrics[is_disk & is_worker & (parts.str[-1] == "bytes")].value.sum())
+    return counted or float(np.nansum(floats(memory.groupby("worker").spilled_bytes.max())))
 
 
 def _primitives(waits: pd.DataFrame) -> list[PrimitiveUse]:

@@ -14,7 +14,7 @@ import psutil
 CREDENTIALS = re.compile(r"(\w+://)[^/@\s\"]*@")
 NAN = float("nan")
 CPU, WAITING_FOR_CPU = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
-RETRANSMITTED = "host/tcp-retransmitted/segments"
+RETRANSMITTED, HOST_CPU = "host/tcp-retransmitted/segments", "host/cpu/seconds"
 NETWORK = Path("/sys/class/net")
 SOFTWARE = re.compile(
     r"loopback|virtual|vethernet|vmware|vmnet|hyper-v|bridge|docker|^lo\d|tun|tap", re.IGNORECASE
@@ -51,13 +51,32 @@ def resident_bytes() -> float:
 
 
 def kernel_counters() -> dict[str, float]:
-    """Return the TCP segments that this host has sent again, if the kernel says so."""
+    """Return what the kernel counts for this host: TCP segments sent again, and CPU time of all programs."""
+    return {**_retransmitted(), **_host_cpu()}
+
+
+def _retransmitted() -> dict[str, float]:
     try:
         lines = Path("/proc/net/snmp").read_text(encoding="utf-8").splitlines()
         names, values = (line.split() for line in lines if line.startswith("Tcp:"))
         return {RETRANSMITTED: float(dict(zip(names, values, strict=True))["RetransSegs"])}
     except (OSError, ValueError, KeyError):
         return {}
+
+
+def _host_cpu() -> dict[str, float]:
+    """Return the CPU time of all programs, and what the hypervisor gave to other machines."""
+    try:
+        times = psutil.cpu_times()
+    except (OSError, RuntimeError):
+        return {}
+    idle = (
+        times.idle
+        + getattr(times, "iowait", 0.0)
+        + getattr(times, "guest", 0.0)
+        + getattr(times, "guest_nice", 0.0)
+    )
+    return {HOST_CPU: float(sum(times) - idle)}
 
 
 def network_interfaces(folder: Path = NETWORK) -> Iterator[tuple[str, str, float]]:

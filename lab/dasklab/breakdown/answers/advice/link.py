@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from dasklab.breakdown.answers.advice.rules import (
-    DASK,
-    DISTRIBUTED,
-    AdviceRule,
-    Measurements,
-    Symptom,
-    process,
-)
+from dasklab.breakdown.answers.advice import pages
+from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom, process
 from dasklab.breakdown.answers.bandwidth import LEAST_BYTES
 from dasklab.breakdown.answers.bottlenecks import SLOW_BYTES_PER_S, busy_s
 from dasklab.breakdown.answers.facts import FASTER
 from dasklab.breakdown.model.arrays import Floats
 from dasklab.breakdown.model.causes import LINK
+from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import Repeat
 
 SLOW_MESSAGE_S, LEAST_MESSAGES = 0.005, 20  # of fewer, all may carry large arguments
@@ -36,22 +31,36 @@ def _slow_link(case: Measurements) -> Symptom | None:
 
 
 def _slow_data(repeat: Repeat) -> str:
-    """Look at the rate of transfers that are large enough to have one."""
+    """Look at transfers that are large enough to have a rate; those of one receiver share its link."""
     fetches = repeat.fetches
-    large = repeat.moved >= LEAST_BYTES
-    seconds = (fetches.stop - fetches.start - fetches.serialise_s - fetches.deserialise_s)[large]
-    return _rate("data", repeat.moved[large], seconds)
+    large = np.flatnonzero(repeat.moved >= LEAST_BYTES)
+    stop = fetches.stop - fetches.deserialise_s
+    start = np.minimum(np.fmax(fetches.start, fetches.serve_start) + fetches.serialise_s, stop)
+    rates = [
+        repeat.moved[mine].sum() / max(1e-9, _together_s(start[mine], stop[mine]))
+        for node in np.unique(fetches.receiver[large]).tolist()
+        for mine in [large[fetches.receiver[large] == node]]
+    ]
+    return _slow("data", float(np.median(rates))) if rates else ""
 
 
 def _slow_graphs(repeat: Repeat) -> str:
+    """Look at large graphs; those that were under way together shared the client's link."""
     columns = np.array([(g.sent, g.received, g.nbytes) for g in repeat.graphs], float).reshape(-1, 3)
     departure, arrival, nbytes = columns[columns[:, 2] >= LEAST_BYTES].T
-    return _rate("graphs", nbytes, arrival - departure - busy_s(repeat, departure, arrival))
+    busy = busy_s(repeat, departure, arrival)
+    seconds = _together_s(departure, np.maximum(departure, arrival - busy))
+    return _slow("graphs", float(nbytes.sum()) / max(1e-9, seconds)) if len(nbytes) else ""
 
 
-def _rate(what: str, nbytes: Floats, seconds: Floats) -> str:
-    rate = float(np.median(nbytes / np.maximum(seconds, 1e-9))) if len(nbytes) else np.inf
-    return f"{what} moved at {8 * rate / 1e6:.0f} Mbit/s" if rate < SLOW_BYTES_PER_S else ""
+def _together_s(start: Floats, stop: Floats) -> float:
+    """Return for how long at least one of some transfers was under way."""
+    some = IntervalSets(np.zeros(len(start), np.int64), start, stop)
+    return float((some.stop - some.start).sum())
+
+
+def _slow(what: str, bytes_per_s: float) -> str:
+    return f"{what} moved at {8 * bytes_per_s / 1e6:.0f} Mbit/s" if bytes_per_s < SLOW_BYTES_PER_S else ""
 
 
 def _slow_messages(repeat: Repeat) -> str:
@@ -87,11 +96,11 @@ RULES = (
     AdviceRule(
         "slow link", f"{8 * SLOW_BYTES_PER_S / 1e6:.0f} Mbit/s, or {1e3 * SLOW_MESSAGE_S:.0f} ms",
         "Check that link: its speed, its losses, and what else uses it.",
-        f"{DISTRIBUTED}/communications.html", _slow_link,
+        pages.NONE, _slow_link,
     ),
     AdviceRule(
         "wrong network interface", f"x {FASTER:.0f} as fast",
         "Start the scheduler and the workers with --interface.",
-        f"{DASK}/deploying-hpc.html", _interface,
+        pages.INTERFACES, _interface,
     ),
 )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dasklab.breakdown.answers.advice.rules import DISTRIBUTED, AdviceRule, Measurements, Symptom
+from dasklab.breakdown.answers.advice import pages
+from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.facts import largest_results
 from dasklab.breakdown.model.causes import DISK, PAUSED
 
@@ -14,14 +15,17 @@ UNLIMITED = ("inf", "Infinity")  # as text, and as JSON has it
 def _largest(case: Measurements) -> str:
     """Name the kind of task whose results need most memory, for the end of a sentence."""
     kind, nbytes = largest_results(case.repeat)
-    return f"; results of {kind} are the largest together, {nbytes / 1e6:,.0f} MB" if nbytes else ""
+    is_much = nbytes >= FEW_RESULT_BYTES
+    return f"; results of {kind} are the largest together, {nbytes / 1e6:,.0f} MB" if is_much else ""
 
 
 def _spilling(case: Measurements) -> Symptom | None:
+    """Look at spilled bytes: Dask reports storing a result as time of a disk, spilled or not."""
     seconds = max(case.path_s(DISK), case.thread_s(DISK))
-    if not seconds:
+    nbytes = case.facts.spilled_bytes
+    if not seconds or not nbytes:
         return None
-    text = f"Writing and reading spilled data took {seconds:.1f} s {case.length}"
+    text = f"Writing and reading {nbytes / 1e6:,.0f} MB of spilled data took {seconds:.1f} s {case.length}"
     return Symptom(seconds, text + _largest(case))
 
 
@@ -36,7 +40,7 @@ def _unmanaged(case: Measurements) -> Symptom | None:
     seconds = case.thread_s(PAUSED)
     if not seconds or not _has_few_results(case):
         return None
-    few = f"recorded results together have less than {FEW_RESULT_BYTES / 1e6:.0f} MB"
+    few = f"Dask manages less than {FEW_RESULT_BYTES / 1e6:.0f} MB of it"
     return Symptom(seconds, f"{_pause(case, seconds)}, although {few}")
 
 
@@ -69,20 +73,20 @@ def _queuing(case: Measurements) -> Symptom | None:
 RULES = (
     AdviceRule(
         "spilling", "", "Use smaller chunks, more workers or more memory.",
-        f"{DISTRIBUTED}/worker-memory.html", _spilling,
+        pages.MEMORY, _spilling,
     ),
     AdviceRule(
         "paused workers", "", "Use smaller chunks, more workers or more memory.",
-        f"{DISTRIBUTED}/worker-memory.html", _paused,
+        pages.MEMORY, _paused,
     ),
     AdviceRule(
         "unmanaged memory", "",
         "Look for what is no result of a task: global variables, caches, leaks, memory that libraries keep.",
-        f"{DISTRIBUTED}/worker-memory.html#memory-not-released-back-to-the-os", _unmanaged,
+        pages.UNMANAGED, _unmanaged,
     ),
     AdviceRule(
         "queuing is off", "worker-saturation inf",
         "Set distributed.scheduler.worker-saturation to 1.1.",
-        f"{DISTRIBUTED}/scheduling-policies.html#queuing", _queuing,
+        pages.QUEUING, _queuing,
     ),
 )  # fmt: skip

@@ -2,29 +2,75 @@
 
 from __future__ import annotations
 
-from dasklab.breakdown.answers.advice.rules import (
-    DASK,
-    DISTRIBUTED,
-    AdviceRule,
-    Measurements,
-    Symptom,
-    process,
-)
+import numpy as np
+
+from dasklab.breakdown.answers.advice import pages
+from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom, process
 from dasklab.breakdown.answers.facts import running_while_blocked
 from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
+from dasklab.breakdown.model.repeat import SCHEDULER
 
 BLOCKED_S = 0.1  # a shorter busy interval of an event loop is everyday work
+OTHERS_SHARE = 0.5  # of the CPU time that the cluster's own processes used
+LIBRARY_THREADS = 1.5  # CPUs that a task uses or waits for
+USES_CPU = 0.5  # of a CPU: what blocks an event loop and uses less waits for something
 
 
 def _cpu(case: Measurements) -> Symptom | None:
+    if _others_s(case) or _cpus_of_a_task(case) > LIBRARY_THREADS:
+        return None
+    return _starved(case, "")
+
+
+def _cpu_of_others(case: Measurements) -> Symptom | None:
+    others_s = _others_s(case)
+    if not others_s or _cpus_of_a_task(case) > LIBRARY_THREADS:
+        return None
+    return _starved(case, f"; programs that are none of the cluster's used {others_s:.1f} s of its CPUs")
+
+
+def _cpu_of_libraries(case: Measurements) -> Symptom | None:
+    cpus = _cpus_of_a_task(case)
+    if cpus <= LIBRARY_THREADS:
+        return None
+    return _starved(case, f"; each of its tasks kept {cpus:.1f} threads busy")
+
+
+def _starved(case: Measurements, why: str) -> Symptom | None:
     seconds, place = case.bottleneck(CPU)
+    if not seconds:
+        return None
+    where = process(place)
     return Symptom(
-        seconds, f"Threads of {process(place)} could run but waited {seconds:.1f} s {case.length} for a CPU"
+        seconds, f"Threads of {where} could run but waited {seconds:.1f} s {case.length} for a CPU{why}"
     )
+
+
+def _others_s(case: Measurements) -> float:
+    """Return the CPU time that other programs had where threads waited; 0 if it is little or unknown."""
+    _, place = case.bottleneck(CPU)
+    own_s = sum(case.facts.cpu_s.values())
+    others_s = case.facts.host_cpu_s.get(place, 0.0) - own_s
+    return others_s if others_s > OTHERS_SHARE * own_s else 0.0
+
+
+def _cpus_of_a_task(case: Measurements) -> float:
+    """Return how many threads a task keeps busy where threads waited for a CPU; 0 if it is unknown."""
+    repeat, (_, place) = case.repeat, case.bottleneck(CPU)
+    node = repeat.node(place) if place in repeat.threads else -1
+    use = repeat.evidence.cpu.get(node)
+    own = repeat.tasks.worker == node
+    seconds = float(case.task_s[own].sum())
+    if use is None or not seconds:
+        return 0.0
+    cpu_s, waited_s, _ = use.between(np.array([repeat.start]), np.array([repeat.stop]))
+    return float(np.nan_to_num(cpu_s[0]) + np.nan_to_num(waited_s[0])) / seconds
 
 
 def _interpreter(case: Measurements) -> Symptom | None:
     seconds, place = case.bottleneck(GIL)
+    if case.repeat.threads.get(place, 0) < 2:
+        return None
     return Symptom(
         seconds,
         f"Tasks on {process(place)} waited {seconds:.1f} s {case.length} for Python's interpreter (GIL)",
@@ -32,44 +78,121 @@ def _interpreter(case: Measurements) -> Symptom | None:
 
 
 def _garbage(case: Measurements) -> Symptom | None:
+    _, place = case.bottleneck(COLLECTION)
+    return _collected(case) if place in case.repeat.threads else None
+
+
+def _garbage_of_scheduler(case: Measurements) -> Symptom | None:
+    _, place = case.bottleneck(COLLECTION)
+    return _collected(case) if place == SCHEDULER else None
+
+
+def _collected(case: Measurements) -> Symptom:
+    """Sum up collections; what they waited for a CPU is none of it (see ``refine``)."""
     seconds, place = case.bottleneck(COLLECTION)
-    if place not in case.repeat.threads:  # no task's objects
-        return None
     return Symptom(seconds, f"Python collected garbage for {seconds:.1f} s {case.length} on {process(place)}")
 
 
-def _blocked_loop(case: Measurements) -> Symptom | None:
-    seconds, place = case.bottleneck(WORKER_LAG)
-    if place not in case.repeat.threads:
+def _held_by_tasks(case: Measurements) -> Symptom | None:
+    blocked = _blocked(case)
+    if blocked is None or not blocked[2] or _unpickled_s(case, blocked[1]) > blocked[0] / 2:
         return None
-    blocked, kind = running_while_blocked(case.repeat, place, BLOCKED_S)
-    beside = f", most of it while {kind} ran" if kind else ""
+    seconds, worker, kind = blocked
     return Symptom(
-        min(seconds, blocked),
-        f"The event loop of {place} was blocked for {blocked:.1f} s {case.length}{beside}",
+        seconds,
+        f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, most of it while {kind}"
+        " ran, which kept the interpreter",
     )
 
 
-FEWER_THREADS = f"{DISTRIBUTED}/efficiency.html#adjust-between-threads-and-processes"
+def _blocked_by_unpickling(case: Measurements) -> Symptom | None:
+    blocked = _blocked(case)
+    if blocked is None or _unpickled_s(case, blocked[1]) <= blocked[0] / 2:
+        return None
+    seconds, worker, _ = blocked
+    unpickled_s = _unpickled_s(case, worker)
+    return Symptom(
+        min(seconds, unpickled_s),
+        f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, while it deserialised"
+        f" data of other workers for {unpickled_s:.1f} s",
+    )
+
+
+def _blocked_otherwise(case: Measurements) -> Symptom | None:
+    blocked = _blocked(case)
+    if blocked is None or blocked[2] or _unpickled_s(case, blocked[1]) > blocked[0] / 2:
+        return None
+    seconds, worker, _ = blocked
+    return Symptom(
+        seconds,
+        f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, and no kind of task ran"
+        " for most of that time",
+    )
+
+
+def _blocked(case: Measurements) -> tuple[float, str, str] | None:
+    """Return for how long an event loop was blocked, which one, and the kind of task that held it up."""
+    seconds, place = case.bottleneck(WORKER_LAG)
+    if place not in case.repeat.threads:
+        return None
+    blocked_s, kind = running_while_blocked(case.repeat, place, BLOCKED_S)
+    return min(seconds, blocked_s), place, kind if _uses_cpu(case, place, kind) else ""
+
+
+def _uses_cpu(case: Measurements, worker: str, kind: str) -> bool:
+    """Return whether a kind of task uses a CPU most of its time; True if it is unknown."""
+    repeat, share = case.repeat, case.repeat.evidence.idle_share
+    of_kind = np.array([prefix == kind for prefix in repeat.prefixes], bool)[repeat.tasks.key]
+    own = of_kind & (repeat.tasks.worker == repeat.node(worker))
+    shares = share[own][~np.isnan(share[own])] if len(share) else share
+    return not len(shares) or float(shares.mean()) < USES_CPU
+
+
+def _unpickled_s(case: Measurements, worker: str) -> float:
+    fetches = case.repeat.fetches
+    return float(fetches.deserialise_s[fetches.receiver == case.repeat.node(worker)].sum())
+
+
 RULES = (
     AdviceRule(
-        "too few CPUs", "",
-        "Use fewer threads, or end other programs there; libraries with threads of their own need"
-        " OMP_NUM_THREADS=1.",
-        f"{DASK}/array-best-practices.html#avoid-oversubscribing-threads", _cpu,
+        "too few CPUs", "", "Use fewer threads or workers on that machine.", pages.OVERSUBSCRIPTION, _cpu
     ),
     AdviceRule(
-        "interpreter", "", "Use more worker processes with fewer threads each.",
-        FEWER_THREADS, _interpreter,
+        "CPUs that other programs use", f"{100 * OTHERS_SHARE:.0f} % of the cluster's own CPU time",
+        "End those programs, or use other machines.", pages.NONE, _cpu_of_others,
+    ),
+    AdviceRule(
+        "threads of libraries", f"{LIBRARY_THREADS} threads for each task",
+        "Set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 before the workers start.",
+        pages.OVERSUBSCRIPTION, _cpu_of_libraries,
+    ),
+    AdviceRule(
+        "interpreter", "2 threads", "Use more worker processes with fewer threads each.",
+        pages.THREADS_OR_PROCESSES, _interpreter,
     ),
     AdviceRule(
         "garbage collection", "", "Make fewer small Python objects in tasks: use arrays or data frames.",
-        f"{DISTRIBUTED}/worker-memory.html", _garbage,
+        pages.GARBAGE, _garbage,
+    ),
+    AdviceRule(
+        "garbage collection of the scheduler", "",
+        "Give it fewer objects: larger chunks or partitions, so that there are fewer tasks.",
+        pages.LARGE_GRAPHS, _garbage_of_scheduler,
+    ),
+    AdviceRule(
+        "tasks that keep the interpreter", f"{BLOCKED_S} s at a time",
+        "Use more processes with fewer threads, and libraries that release it.",
+        pages.THREADS_OR_PROCESSES, _held_by_tasks,
+    ),
+    AdviceRule(
+        "slow unpickling", f"{BLOCKED_S} s at a time",
+        "Pass arrays or data frames between tasks instead of objects that unpickle slowly.",
+        pages.SERIALIZATION, _blocked_by_unpickling,
     ),
     AdviceRule(
         "blocked event loops", f"{BLOCKED_S} s at a time",
-        "Something there keeps the interpreter: use more processes with fewer threads, and libraries that"
-        " release it.",
-        FEWER_THREADS, _blocked_loop,
+        "Something ran in the event loop itself: client.run, a plugin, an import or __sizeof__ of what a task"
+        " brings. Do it in tasks, or beforehand.",
+        pages.NONE, _blocked_otherwise,
     ),
 )  # fmt: skip

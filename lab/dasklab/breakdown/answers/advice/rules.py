@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from dasklab.breakdown.answers.facts import Facts
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.arrays import Floats
-from dasklab.breakdown.model.causes import Bottleneck, Cause
+from dasklab.breakdown.model.causes import STARVED, Bottleneck, Cause
 from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
+from dasklab.breakdown.model.step_function import StepFunction
 
 LEAST_SHARE, LEAST_S = 0.1, 0.1  # of the repeat: what is about less is not worth a line
-DASK, DISTRIBUTED = "https://docs.dask.org/en/stable", "https://distributed.dask.org/en/stable"
 
 
 class Symptom(NamedTuple):
-    """The seconds of a repeat that a rule is about, and a sentence with the figures."""
+    """The seconds of a repeat that would be gained at most, and a sentence with the figures."""
 
     seconds: float
     sentence: str
@@ -50,10 +52,45 @@ class Measurements:
         ranked = {row[0]: (row[2], row[1]) for row in self.summary.ranked()}
         return ranked.get(bottleneck, (0.0, ""))
 
+    @property
+    def least_s(self) -> float:
+        """From how many seconds on a piece of advice is worth a line.
+
+        Time in which other programs had the CPUs does not count: it would hide all other advice.
+        """
+        own_s = self.summary.makespan_s - min(self.path_s(STARVED), self.summary.makespan_s / 2)
+        return max(LEAST_S, LEAST_SHARE * own_s)
+
     @cached_property
     def task_s(self) -> Floats:
         """How long each task took."""
         return self.repeat.tasks.stop - self.repeat.tasks.start
+
+    @property
+    def threads(self) -> int:
+        return sum(self.repeat.threads.values())
+
+    @cached_property
+    def running(self) -> StepFunction:
+        """How many tasks ran, over time."""
+        tasks = self.repeat.tasks
+        return StepFunction.from_increments(
+            np.concatenate([tasks.start, tasks.stop]), np.repeat([1, -1], len(tasks))
+        )
+
+    @cached_property
+    def concurrency(self) -> float:
+        """How many tasks ran at a time, while any did; at least 1."""
+        some_s = float(np.diff(self.running.time)[self.running.value[:-1] > 0].sum())
+        return max(1.0, float(self.task_s.sum()) / some_s) if some_s else 1.0
+
+    @property
+    def has_all_workers(self) -> bool:
+        """Whether the same workers were there from the start to the end."""
+        repeat = self.repeat
+        moments = (*repeat.joined.values(), *repeat.left.values())
+        has_changed = any(repeat.start < moment < repeat.stop for moment in moments)
+        return not has_changed and not len(repeat.evidence.away.start)
 
     @property
     def length(self) -> str:
@@ -69,7 +106,7 @@ class AdviceRule:
         title: what is wrong.
         threshold: from where on; every rule needs ``LEAST_SHARE`` of the repeat, too.
         remedy: what to do.
-        page: where Dask's documentation says how.
+        page: where the documentation says how; empty if it does not.
     """
 
     title: str
@@ -81,7 +118,11 @@ class AdviceRule:
 
 @dataclass(frozen=True)
 class Advice:
-    """A rule that applies to a repeat, and why."""
+    """A rule that applies to a repeat, and why.
+
+    Attributes:
+        seconds: what following it would gain at most.
+    """
 
     rule: AdviceRule
     seconds: float
@@ -100,4 +141,6 @@ class Advice:
         return f"{self.rule.threshold}, and {share}" if self.rule.threshold else share
 
     def __str__(self) -> str:
-        return f"{self.sentence} (threshold: {self.threshold}). {self.rule.remedy} {self.rule.page}"
+        return (
+            f"{self.sentence}. {self.rule.remedy} At most {self.seconds:.1f} s less. {self.rule.page}".strip()
+        )

@@ -1,0 +1,91 @@
+"""Rules about what failed and cost time: attempts of tasks, workers that died."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from dasklab.breakdown.answers.advice import pages
+from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
+from dasklab.breakdown.answers.facts_failures import Death, failed_kinds
+from dasklab.breakdown.model.causes import AGAIN
+from dasklab.terminal import counted, enumerated
+
+
+def _attempts(case: Measurements) -> Symptom | None:
+    """Look at attempts that were repeated: the last one of a task that is given up costs no time."""
+    repeat = case.repeat
+    attempts = [
+        attempt
+        for attempt in case.facts.failures.attempts
+        if repeat.start <= attempt.stop <= repeat.stop and np.isfinite(attempt.seconds)
+    ]
+    kinds = [kind for kind in failed_kinds(attempts) if kind.attempts > kind.tasks or kind.recovered]
+    if not kinds:
+        return None
+    names = {kind.kind for kind in kinds}
+    of_key: defaultdict[str, float] = defaultdict(float)
+    for attempt in attempts:
+        if attempt.kind in names:
+            of_key[attempt.key] += attempt.seconds
+    total_s = sum(of_key.values())
+    error = f" ({kinds[0].error})" if kinds[0].error else ""
+    return Symptom(
+        min(repeat.makespan, max(total_s / case.concurrency, *of_key.values(), 0.0)),
+        f"{counted(kinds[0].attempts, 'attempt')} of {kinds[0].kind} failed{error} and had to be repeated;"
+        f" failed attempts took {total_s:.1f} thread-seconds",
+    )
+
+
+def _killed_for_memory(case: Measurements) -> Symptom | None:
+    deaths = [death for death in _deaths(case) if death.limit_bytes]
+    return _lost_with(case, deaths, "ended by its nanny because of its memory") if deaths else None
+
+
+def _died(case: Measurements) -> Symptom | None:
+    deaths = _deaths(case)
+    if not deaths or any(death.limit_bytes for death in deaths):
+        return None
+    return _lost_with(case, deaths, "lost without having been asked to leave")
+
+
+def _deaths(case: Measurements) -> list[Death]:
+    repeat = case.repeat
+    return [death for death in case.facts.failures.deaths if repeat.start <= death.time <= repeat.stop]
+
+
+def _lost_with(case: Measurements, deaths: Sequence[Death], how: str) -> Symptom:
+    """Sum up what was computed again, and the time for which threads were missing."""
+    repeat = case.repeat
+    dead = {death.worker for death in deaths}
+    missing_s = sum(
+        count * (repeat.stop - max(repeat.left[name], repeat.start))
+        for name, count in repeat.threads.items()
+        if name in dead and repeat.left.get(name, repeat.stop) < repeat.stop
+    )
+    away = repeat.evidence.away
+    for node, begin, end in zip(away.member.tolist(), away.start.tolist(), away.stop.tolist(), strict=True):
+        missing_s += repeat.threads[repeat.places.nodes[node]] * (end - begin)
+    again_s = max(case.thread_s(AGAIN), case.path_s(AGAIN))
+    verb = "was" if len(dead) == 1 else "were each"
+    return Symptom(
+        min(repeat.makespan, again_s + missing_s / max(1, case.threads)),
+        f"{enumerated(sorted(dead)[:3])} {verb} {how} ({counted(len(deaths), 'time')}): results were"
+        f" computed again for {again_s:.1f} s {case.length}, and its threads were missing for"
+        f" {missing_s:.1f} thread-seconds",
+    )
+
+
+RULES = (
+    AdviceRule(
+        "failed attempts", "", "Find out why they fail before they are tried again.", pages.ERRORS, _attempts
+    ),
+    AdviceRule(
+        "workers ended for their memory", "",
+        "Give each worker more memory or less to do: smaller chunks, fewer threads.",
+        pages.DEAD_WORKERS, _killed_for_memory,
+    ),
+    AdviceRule("workers that died", "", "Read their logs.", pages.DEAD_WORKERS, _died),
+)  # fmt: skip
