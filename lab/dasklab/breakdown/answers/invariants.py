@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dasklab.breakdown.answers.critical_path import critical_path
-from dasklab.breakdown.answers.grounds import client_is_recorded, is_listed
-from dasklab.breakdown.answers.replay import Replay
+from dasklab.breakdown.answers.bottlenecks.grounds import client_is_recorded, is_listed
+from dasklab.breakdown.answers.path.critical_path import critical_path
+from dasklab.breakdown.answers.path.replay import Replay
 from dasklab.breakdown.assign.threads import break_down, existence
 from dasklab.breakdown.assign.timeline import explain_after
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, running_max

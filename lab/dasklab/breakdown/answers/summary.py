@@ -14,12 +14,12 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import TypeVar
 
-from dasklab.breakdown.answers.bottlenecks import bottlenecks
-from dasklab.breakdown.answers.client_lines import Line, client_lines
+from dasklab.breakdown.answers.bottlenecks.bottlenecks import bottlenecks
+from dasklab.breakdown.answers.bottlenecks.uncertainty import uncertainties_s
 from dasklab.breakdown.answers.graphs import GraphTimes, graph_times
 from dasklab.breakdown.answers.invariants import Violation, checked, lower_replay
-from dasklab.breakdown.answers.replay import Replay, mean, replay
-from dasklab.breakdown.answers.uncertainty import uncertainties_s
+from dasklab.breakdown.answers.path.client_lines import Line, client_lines
+from dasklab.breakdown.answers.path.replay import Replay, mean, replay
 from dasklab.breakdown.assign.threads import without_threads
 from dasklab.breakdown.model.causes import (
     ANSWER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dasklab.breakdown.answers.facts_capacity import Stretch, capacity
+from dasklab.breakdown.answers.facts.capacity import Stretch, capacity
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.terminal import counted
 

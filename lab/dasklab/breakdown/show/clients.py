@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dasklab.breakdown.answers.facts_clients import UNKNOWN, ClientShare, client_shares, foreign_shares
+from dasklab.breakdown.answers.facts.clients import UNKNOWN, ClientShare, client_shares, foreign_shares
 from dasklab.breakdown.model.repeat import Extent, Repeat
 from dasklab.terminal import counted, enumerated
 

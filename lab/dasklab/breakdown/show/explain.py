@@ -15,7 +15,7 @@ from dasklab import records
 from dasklab.breakdown.answers.advice import advise
 from dasklab.breakdown.answers.advice.rules import Advice, Measurements
 from dasklab.breakdown.answers.bandwidth import BandwidthEstimate, bandwidth_estimates
-from dasklab.breakdown.answers.facts import Facts, facts
+from dasklab.breakdown.answers.facts.facts import Facts, facts
 from dasklab.breakdown.answers.summary import Summary, summarise
 from dasklab.breakdown.model.arrays import floats
 from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Extent, Repeat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dasklab.breakdown.answers.facts_failures import Death, FailedKind, Failures, failed_kinds
+from dasklab.breakdown.answers.facts.failures import Death, FailedKind, Failures, failed_kinds
 from dasklab.terminal import counted, enumerated
 
 MAX_FAILED_KINDS = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dasklab.breakdown.answers.facts_memory import Peak, WorkerMemory, peaks
+from dasklab.breakdown.answers.facts.memory import Peak, WorkerMemory, peaks
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.terminal import enumerated
 

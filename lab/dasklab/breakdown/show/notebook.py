@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dasklab.breakdown.answers.advice.rules import Advice
-from dasklab.breakdown.answers.grounds import Grounds
+from dasklab.breakdown.answers.bottlenecks.grounds import Grounds
 from dasklab.breakdown.show import why, wording
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.breakdown.show.happenings import happenings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dasklab.breakdown.answers.grounds import Grounds, of_path, of_threads
+from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, of_path, of_threads
 from dasklab.breakdown.answers.invariants import checked
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.wording import LEAST_SHARE, MAX_SENTENCE_PARTS, Row, percent

@@ -10,7 +10,7 @@ from collections import Counter
 
 import numpy as np
 
-from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.model.arrays import NONE
 from dasklab.breakdown.model.causes import CAUSES, PARTS, Kind

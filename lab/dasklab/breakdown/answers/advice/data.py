@@ -9,7 +9,7 @@ import pandas as pd
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom, process
-from dasklab.breakdown.answers.bottlenecks import SLOW_BYTES_PER_S
+from dasklab.breakdown.answers.bottlenecks.bottlenecks import SLOW_BYTES_PER_S
 from dasklab.breakdown.model.arrays import NONE
 from dasklab.breakdown.model.causes import CAUSES, GATHER, PLACEMENT, SCATTER, SERIALISE, Group
 from dasklab.breakdown.model.interval_sets import IntervalSets

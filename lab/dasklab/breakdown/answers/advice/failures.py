@@ -9,7 +9,7 @@ import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.facts_failures import Death, failed_kinds
+from dasklab.breakdown.answers.facts.failures import Death, failed_kinds
 from dasklab.breakdown.model.causes import AGAIN
 from dasklab.terminal import counted, enumerated
 

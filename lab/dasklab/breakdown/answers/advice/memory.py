@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.facts import largest_results
+from dasklab.breakdown.answers.facts.facts import largest_results
 from dasklab.breakdown.model.causes import DISK, PAUSED
 
 SATURATION = "scheduler.worker-saturation"

@@ -6,7 +6,7 @@ import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom, process
-from dasklab.breakdown.answers.facts import running_while_blocked
+from dasklab.breakdown.answers.facts.facts import running_while_blocked
 from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
 from dasklab.breakdown.model.repeat import SCHEDULER
 

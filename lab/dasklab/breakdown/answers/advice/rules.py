@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dasklab.breakdown.answers.facts import Facts
+from dasklab.breakdown.answers.facts.facts import Facts
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.arrays import Floats
 from dasklab.breakdown.model.causes import STARVED, Bottleneck, Cause

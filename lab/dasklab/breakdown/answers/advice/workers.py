@@ -7,7 +7,7 @@ import pandas as pd
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.slow_workers import typical_seconds
+from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds
 from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.causes import EXTERNAL, NO_WORKER
 from dasklab.breakdown.model.repeat import Repeat

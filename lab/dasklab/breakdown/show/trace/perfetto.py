@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from dasklab import atomic
-from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.assign.transfers import fetch_stages
 from dasklab.breakdown.model.arrays import NONE

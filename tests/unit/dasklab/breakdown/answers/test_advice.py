@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from dasklab.breakdown.answers.advice import MOST_LINES, RULES, advise
 from dasklab.breakdown.answers.advice.rules import Measurements
-from dasklab.breakdown.answers.facts import Facts, PrimitiveUse, SlowerInterface
-from dasklab.breakdown.answers.facts_failures import Death, Failures, TaskAttempt
-from dasklab.breakdown.answers.facts_memory import WorkerMemory
+from dasklab.breakdown.answers.facts.facts import Facts, PrimitiveUse, SlowerInterface
+from dasklab.breakdown.answers.facts.failures import Death, Failures, TaskAttempt
+from dasklab.breakdown.answers.facts.memory import WorkerMemory
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import (
     AGAIN,

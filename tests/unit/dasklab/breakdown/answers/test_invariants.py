@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab.breakdown.answers import summary
 from dasklab.breakdown.answers.invariants import Breakdown, checked, lower
-from dasklab.breakdown.answers.replay import Replay
+from dasklab.breakdown.answers.path.replay import Replay
 from dasklab.breakdown.answers.summary import summarise
 from dasklab.breakdown.assign.threads import existence
 from dasklab.breakdown.model.causes import COMPUTE, PAUSED, UNDIVIDED, USER, Cause

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.answers.summary import summarise
 from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.model.causes import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from dasklab.breakdown.answers.slow_workers import _kth_other
+from dasklab.breakdown.answers.bottlenecks.slow_workers import _kth_other
 from dasklab.breakdown.model.arrays import NONE, expand, last_before, least_before, pairs
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.prepare.columns import build_repeat

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.model.causes import (
     ANSWER,
     BETWEEN,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.answers.summary import summarise
 from dasklab.breakdown.model.causes import NO_WORKER, PAUSED, PLAN
 from dasklab.breakdown.model.repeat import Repeat

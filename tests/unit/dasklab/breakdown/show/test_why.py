@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from dasklab.breakdown.answers.grounds import Grounds, is_listed
+from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, is_listed
 from dasklab.breakdown.answers.invariants import checked
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show import why

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from dasklab.breakdown.answers.replay import Replay
+from dasklab.breakdown.answers.path.replay import Replay
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import (
     COMPUTE,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dasklab.breakdown.answers.slow_workers import typical_seconds
+from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats
 from dasklab.breakdown.model.causes import (
     CAUSES,

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from dask.utils import key_split
 
-from dasklab.breakdown.answers.facts_failures import Failures, failures
-from dasklab.breakdown.answers.facts_memory import WorkerMemory, memory, thresholds
+from dasklab.breakdown.answers.facts.failures import Failures, failures
+from dasklab.breakdown.answers.facts.memory import WorkerMemory, memory, thresholds
 from dasklab.breakdown.model.arrays import floats
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat

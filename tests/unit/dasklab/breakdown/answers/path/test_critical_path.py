@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasklab.breakdown.answers.critical_path import critical_path
+from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.model.causes import CAUSES, COMPUTE, LAG, RESULT, USER, WIRE, Cause
 from dasklab.breakdown.model.repeat import Repeat
 from hypothesis import given, settings

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dasklab.breakdown.answers.bottlenecks import attributions
+from dasklab.breakdown.answers.bottlenecks.bottlenecks import attributions
 from dasklab.breakdown.assign.client_time import ClientTime
 from dasklab.breakdown.model.arrays import NONE, Floats, Mask
 from dasklab.breakdown.model.causes import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dasklab.breakdown.answers.replay import mean, replay
+from dasklab.breakdown.answers.path.replay import mean, replay
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.explain import explain
 from dasklab.results.run import Trial

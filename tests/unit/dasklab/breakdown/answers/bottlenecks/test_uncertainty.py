@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from dasklab.breakdown.answers.bottlenecks.uncertainty import MESSAGE_STAMP_S, SAMPLE_S
 from dasklab.breakdown.answers.summary import summarise
-from dasklab.breakdown.answers.uncertainty import MESSAGE_STAMP_S, SAMPLE_S
 from dasklab.breakdown.model.causes import COMPUTING, LINK, LOCKS, OUTSIDE
 
 from tests.unit.dasklab.breakdown.timelines import Row, by_hand, make_repeat, task

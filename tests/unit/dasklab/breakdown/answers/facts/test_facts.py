@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from dasklab.breakdown.answers.facts import Facts, PrimitiveUse, SlowerInterface, facts, running_while_blocked
+from dasklab.breakdown.answers.facts.facts import (
+    Facts,
+    PrimitiveUse,
+    SlowerInterface,
+    facts,
+    running_while_blocked,
+)
 from dasklab.records.recorder.process import RETRANSMITTED
 from dasklab.records.schema import TABLES
 

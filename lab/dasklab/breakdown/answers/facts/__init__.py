@@ -1,0 +1,1 @@
+"""What a record knows beside times: settings, capacity, clients, failures, memory."""
