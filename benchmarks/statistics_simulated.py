@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from dasklab.results.statistics.answers import error_rates
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit
-from dasklab.running.more_blocks import MIN_BLOCKS
+from dasklab.running.driver.more_blocks import MIN_BLOCKS
 
 DRIFT = 0.1
 EFFECT = math.log(1.3)

@@ -16,7 +16,7 @@ from ansible import context
 from ansible.plugins.callback import CallbackBase
 from ansible.template import Templar
 from dasklab.errors import LabError
-from dasklab.running.lock import LabLock, lock_files
+from dasklab.running.lock.lock import LabLock, lock_files
 
 DOCUMENTATION = """
 name: lab_lock

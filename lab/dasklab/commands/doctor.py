@@ -120,8 +120,8 @@ def _print(finding: Finding) -> None:
 
 def _experiments(lab: Inventory, checked: local_host.HostCheck | None) -> dict[str, list[str]]:
     """Return lines that say which experiments this lab supports, for each kind of guest that it has."""
-    from dasklab.running.capabilities import supported_experiments, with_kernel
-    from dasklab.running.setup import setup_of
+    from dasklab.running.plan.capabilities import supported_experiments, with_kernel
+    from dasklab.running.plan.setup import setup_of
 
     setup = with_kernel(setup_of(lab), checked)
     kinds = local_host.kinds_of(lab) if setup.kinds else ()

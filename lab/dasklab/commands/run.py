@@ -20,7 +20,7 @@ from dasklab.terminal import counted, duration, print_table
 if TYPE_CHECKING:
     from dasklab.model.experiments.experiment import Experiment
     from dasklab.model.experiments.trial import RequestedTrial, Setup
-    from dasklab.running.more_blocks import StopRule
+    from dasklab.running.driver.more_blocks import StopRule
 
 
 def _share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -182,7 +182,7 @@ def _check_options(
 
 
 def _stop_rule(share: float | None, blocks: int | None) -> StopRule | None:
-    from dasklab.running import more_blocks
+    from dasklab.running.driver import more_blocks
 
     return more_blocks.StopRule(share, blocks or more_blocks.MAX_BLOCKS) if share else None
 
@@ -202,8 +202,8 @@ def _resume(
     from dasklab.console.trials import progress, simulated
     from dasklab.machines.inventory.variables import open_lab
     from dasklab.results.run import open_run
-    from dasklab.running import driver, more_blocks
-    from dasklab.running.setup import setup_of
+    from dasklab.running.driver import driver, more_blocks
+    from dasklab.running.plan.setup import setup_of
 
     is_simulated = open_run(directory).simulated is not None
     if is_simulated and until is not None:
@@ -240,7 +240,7 @@ def _measure(
     from dasklab.console.lab.target import open_running
     from dasklab.console.trials import progress
     from dasklab.machines.inventory.variables import open_lab
-    from dasklab.running import capabilities
+    from dasklab.running.plan import capabilities
 
     if dry_run:
         setup = capabilities.setup_for(open_lab(inventory), name, content)
@@ -271,7 +271,7 @@ def _simulate(
 
 
 def _dry_run(name: str, content: Experiment, setup: Setup, options: RunOptions) -> list[RequestedTrial]:
-    from dasklab.running.trials import plan
+    from dasklab.running.plan.trials import plan
 
     trials = plan(name, content, setup, seed=options["seed"], only=options["only"])
     _print_trials(trials, content.repeat_s, setup)
@@ -279,7 +279,7 @@ def _dry_run(name: str, content: Experiment, setup: Setup, options: RunOptions) 
 
 
 def _print_trials(trials: list[RequestedTrial], repeat_s: float, setup: Setup) -> None:
-    from dasklab.running.trials import estimate_s
+    from dasklab.running.plan.trials import estimate_s
 
     rows, total_s = [], 0.0
     for trial in trials:

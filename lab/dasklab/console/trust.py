@@ -68,6 +68,6 @@ def trust_experiment(experiment: Experiment, file: Path, *, trusted: bool) -> No
 def workloads_of(experiment: Experiment) -> list[Workload]:
     """Return the workload of each cell."""
     from dasklab.model.experiments.cells import cells
-    from dasklab.running.trials import requested
+    from dasklab.running.plan.trials import requested
 
     return [requested("", experiment, cell).workload for cell in cells(experiment)]

@@ -39,7 +39,7 @@ from dasklab.predict.sources import sources
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import scenario, threads
 from dasklab.results.run import Run, Trial
-from dasklab.running.trials import requested
+from dasklab.running.plan.trials import requested
 from dasklab.sim.scenario import Scenario
 
 FOLDER = "simulated"  # below the folder of results

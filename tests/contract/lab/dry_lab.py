@@ -20,7 +20,7 @@ from dasklab.model.experiments.order import LabHost, Orders
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.paths import SHARE as ROOT
 from dasklab.results.storage import documents
-from dasklab.running.orders import orders
+from dasklab.running.playbooks.orders import orders
 
 HOSTS = ("client", "scheduler", "worker-1", "worker-2", "worker-3")
 ROLES = {name: name.partition("-")[0] for name in HOSTS}

@@ -18,17 +18,17 @@ import yaml
 from dasklab.errors import LabError
 from dasklab.paths import PLAYBOOKS
 from dasklab.paths import SHARE as ROOT
-from dasklab.running import playbook
-from dasklab.running.lock import LabLock, lock_files, lock_lab
-from dasklab.running.lock_holders import holders
-from dasklab.running.watchdog import MITOGEN, Watchdog
+from dasklab.running.lock.holders import holders
+from dasklab.running.lock.lock import LabLock, lock_files, lock_lab
+from dasklab.running.playbooks import playbook
+from dasklab.running.playbooks.watchdog import MITOGEN, Watchdog
 
 DRIVER = """
 import sys
 from pathlib import Path
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.running import playbook
-from dasklab.running.lock import lock_lab, lock_files
+from dasklab.running.lock.lock import lock_lab, lock_files
 lab = Inventory(Path(sys.argv[1]))
 with lock_lab(lock_files(lab.hosts(), lab.optional)):
     playbook.run(sys.argv[2], lab.path, quiet=True)
@@ -283,7 +283,7 @@ def test_lock_of_a_state_folder_is_the_same_in_another_home(
     with lock_lab(lock_files(["h"], lambda _, name: local.get(name))):
         monkeypatch.setenv("HOME", str(lab.folder / "other"))
         files = lock_files(["h"], lambda _, name: local.get(name))
-        program = "import sys; from pathlib import Path; from dasklab.running.lock import *\n"
+        program = "import sys; from pathlib import Path; from dasklab.running.lock.lock import *\n"
         program += "LabLock(map(Path, sys.argv[1:])).acquire()"
         environment = {name: value for name, value in os.environ.items() if name != "DASKLAB_LOCK"}
         second = subprocess.run(

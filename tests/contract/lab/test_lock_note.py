@@ -16,8 +16,8 @@ from dasklab.machines.endpoint.proxmox import Pve
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.endpoint import Endpoint as Client
 from dasklab.paths import INVENTORIES
-from dasklab.running import lock_note
-from dasklab.running.lock_note import LabInUseError, NoteLock, held
+from dasklab.running.lock import note as lock_note
+from dasklab.running.lock.note import LabInUseError, NoteLock, held
 
 from tests.contract.endpoint import Endpoint
 

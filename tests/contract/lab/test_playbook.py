@@ -13,7 +13,7 @@ import pytest
 from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.paths import PLAYBOOKS
 from dasklab.paths import SHARE as ROOT
-from dasklab.running.playbook import command
+from dasklab.running.playbooks.playbook import command
 
 from tests.waiting import PATIENCE_S
 
@@ -114,7 +114,7 @@ def test_ctrl_c_ends_ansible_and_its_children(signum: signal.Signals, tmp_path: 
     (tmp_path / "book.yml").write_text(BOOK.replace('"true"', f"sh -c 'touch {marker}; sleep 60'"))
     inventory = "pathlib.Path('localhost,'), options=['-c', 'local']"
     script = (
-        "import pathlib, dasklab.running.playbook as p, dasklab.terminal as t\n"
+        "import pathlib, dasklab.running.playbooks.playbook as p, dasklab.terminal as t\n"
         "t.treat_sigterm_as_ctrl_c()\n"
         f"p.run({str(tmp_path / 'book.yml')!r}, {inventory}, quiet=True)\n"
     )

@@ -15,8 +15,8 @@ from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Failed
 from dasklab.model.settings.nic import NicSettings
 from dasklab.results.storage import documents
-from dasklab.running import collect
-from dasklab.running.trials import plan
+from dasklab.running.plan.trials import plan
+from dasklab.running.playbooks import collect
 
 from tests.contract.lab.dry_lab import HOSTS, SAMPLE, DryLab
 from tests.unit.dasklab.conftest import SETUP

@@ -20,7 +20,7 @@ from dasklab.model.settings.impairments import AMOUNTS, IMPAIRMENTS, needs_netem
 from dasklab.model.settings.nic import DRIVERS
 from dasklab.report import section
 from dasklab.results.run import Trial
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 BASE_RTT_MS, BASE_MBIT = 1.0, 9000.0
 PAIR = ("scheduler", "worker-1")

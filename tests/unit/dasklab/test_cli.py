@@ -30,8 +30,9 @@ from dasklab.model.experiments import experiment
 from dasklab.model.forms.json_output import json_schema
 from dasklab.paths import SHARE as ROOT
 from dasklab.replaced import REPLACED
-from dasklab.running import driver, playbook
-from dasklab.running.setup import setup_of
+from dasklab.running.driver import driver
+from dasklab.running.plan.setup import setup_of
+from dasklab.running.playbooks import playbook
 from daskwire.terminal.cli import wire as daskwire
 from minipve.base.user_error import UserError
 from minipve.endpoint import control

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dasklab.machines import live
-from dasklab.running import collect
+from dasklab.running.playbooks import collect
 from dasklab_guest import host
 from dasklab_guest.common import HostError
 

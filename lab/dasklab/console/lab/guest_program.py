@@ -10,7 +10,7 @@ from typing import Any
 from dasklab.errors import LabError
 from dasklab.machines import ssh
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.running.orders import PROGRAMS
+from dasklab.running.playbooks.orders import PROGRAMS
 
 PROGRAM = f"{PROGRAMS}/dasklab-guest"
 SSH_FAILED, NO_SUCH_COMMAND = 255, 127  # exit statuses

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.running.lock import is_inherited, lock_files, lock_lab
+from dasklab.running.lock.lock import is_inherited, lock_files, lock_lab
 
 if TYPE_CHECKING:
     from dasklab.machines.endpoint.lab_note import LabNote
@@ -36,7 +36,7 @@ def locked(lab: Inventory, *, reset: bool) -> Iterator[None]:
         if abandoned:
             click.echo(f"Took over the lab from a command that has ended: {abandoned.owner}", err=True)
         if reset and (orphans_ended or abandoned):
-            from dasklab.running.ansible_lab import AnsibleLab
+            from dasklab.running.playbooks.ansible_lab import AnsibleLab
 
             AnsibleLab(lab.path).reset()
         yield
@@ -50,7 +50,7 @@ def _held_note(lab: Inventory, files: Iterable[Path]) -> AbstractContextManager[
         return nullcontext()
     from dasklab.machines.endpoint.proxmox import Pve
     from dasklab.machines.inventory.endpoint import Endpoint
-    from dasklab.running.lock_note import NoteLock, held
+    from dasklab.running.lock.note import NoteLock, held
 
     guests = [lab.value(name, "guest") for name in lab.hosts()]
     places = {(str(guest["node"]), int(guest["vmid"])) for guest in guests}

@@ -14,7 +14,7 @@ from typing import IO, Any
 from dasklab.errors import LabError
 from dasklab.machines import ssh
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.running import playbook
+from dasklab.running.playbooks import playbook
 
 UNREACHABLE = 4  # exit status of ansible-playbook when a machine does not answer
 

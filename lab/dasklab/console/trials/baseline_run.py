@@ -20,10 +20,10 @@ from dasklab.model.forms.number_format import format_number
 from dasklab.results.run import Run, Trial, open_run
 from dasklab.results.table import table
 from dasklab.results.validity import completeness
-from dasklab.running import driver
-from dasklab.running.ansible_lab import AnsibleLab
-from dasklab.running.driver import ActiveRun
-from dasklab.running.setup import setup_of
+from dasklab.running.driver import driver
+from dasklab.running.driver.driver import ActiveRun
+from dasklab.running.plan.setup import setup_of
+from dasklab.running.playbooks.ansible_lab import AnsibleLab
 from dasklab.terminal import print_table
 
 

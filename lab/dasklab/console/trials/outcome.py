@@ -9,7 +9,7 @@ import click
 from dasklab.console.trials.exit_status import ExitStatus
 from dasklab.model.files import Failed
 from dasklab.results.run import Run, Trial
-from dasklab.running.ansible_lab import LOG
+from dasklab.running.playbooks.ansible_lab import LOG
 from dasklab.terminal import counted
 
 

@@ -25,12 +25,13 @@ from dasklab.model.settings.metric import METRICS
 from dasklab.results.run import Trial
 from dasklab.results.samples import samples
 from dasklab.results.validity import completeness
-from dasklab.running import capabilities, driver, more_blocks, quiet_node
-from dasklab.running.ansible_lab import AnsibleLab, current_phase
-from dasklab.running.driver import ActiveRun, TrialRunner
-from dasklab.running.life import State
-from dasklab.running.more_blocks import StopRule
-from dasklab.running.trials import plan
+from dasklab.running.driver import driver, more_blocks, quiet_node
+from dasklab.running.driver.driver import ActiveRun, TrialRunner
+from dasklab.running.driver.life import State
+from dasklab.running.driver.more_blocks import StopRule
+from dasklab.running.plan import capabilities
+from dasklab.running.plan.trials import plan
+from dasklab.running.playbooks.ansible_lab import AnsibleLab, current_phase
 from dasklab.terminal import console, counted, duration
 
 COLOURS = {

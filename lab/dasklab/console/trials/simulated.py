@@ -13,7 +13,7 @@ from dasklab.model.experiments.trial import Setup
 from dasklab.predict import simulated_lab
 from dasklab.predict.simulated_lab import Calibrations, SimulatedLab
 from dasklab.results.run import Run
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 
 @dataclass(frozen=True)

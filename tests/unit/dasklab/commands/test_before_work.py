@@ -10,7 +10,8 @@ from dasklab.cli import main
 from dasklab.commands import up
 from dasklab.console.lab import target
 from dasklab.machines.endpoint import presence
-from dasklab.running import driver, playbook
+from dasklab.running.driver import driver
+from dasklab.running.playbooks import playbook
 
 from tests.unit.dasklab import checked_lab
 from tests.unit.dasklab.checked_lab import NO_NETEM, NO_ROOT, OK

@@ -12,7 +12,7 @@ from dasklab.errors import LabError
 from dasklab.results.run import Run
 from dasklab.results.statistics import identity
 from dasklab.results.statistics.interval import Interval
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import FakeLab, Json
 

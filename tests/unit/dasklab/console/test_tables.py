@@ -18,7 +18,7 @@ from dasklab.console.trials.progress import execute
 from dasklab.model.experiments import experiment
 from dasklab.model.experiments.cells import cell_names
 from dasklab.results import load
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 

@@ -15,7 +15,7 @@ from dasklab.model.settings import trusted_source
 from dasklab.model.settings.trial_settings import Workload
 from dasklab.predict import processes
 from dasklab.results import pack
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
 from tests.unit.dasklab.sim.samples import scenario

@@ -25,8 +25,8 @@ from dasklab.results import load
 from dasklab.results.run import Run, Trial
 from dasklab.results.statistics.answers import answer
 from dasklab.results.storage import documents
-from dasklab.running import driver
-from dasklab.running.trials import plan
+from dasklab.running.driver import driver
+from dasklab.running.plan.trials import plan
 from dasklab.sim.scenario import Scenario
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab

@@ -13,7 +13,7 @@ from dasklab.model.files import Result
 from dasklab.predict.sources import baseline, sources
 from dasklab.results.run import Run, Trial
 from dasklab.results.storage import documents
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
 

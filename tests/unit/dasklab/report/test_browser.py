@@ -17,7 +17,7 @@ from dasklab import report
 from dasklab.breakdown.model.causes import PARTS
 from dasklab.model.experiments import experiment
 from dasklab.results.run import Run
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.chromium import needs_chromium, started_chromium, violations
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json

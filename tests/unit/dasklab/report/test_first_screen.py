@@ -23,7 +23,7 @@ from dasklab.results import load
 from dasklab.results.run import Run
 from dasklab.results.statistics.answers import answer
 from dasklab.results.statistics.interval import Interval, format_interval
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 from tests.unit.dasklab.stored_run import previous_run

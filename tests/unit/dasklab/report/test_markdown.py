@@ -10,7 +10,7 @@ import pytest
 from dasklab import report
 from dasklab.report import markdown
 from dasklab.results.run import Run
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import FakeLab
 

@@ -14,7 +14,7 @@ from dasklab.model.experiments import experiment
 from dasklab.model.settings.simulated import SimulatedSetup
 from dasklab.report.repeat import repeat_words
 from dasklab.results.run import Run
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
 

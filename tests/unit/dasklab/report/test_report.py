@@ -28,7 +28,7 @@ from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.answers import answer
 from dasklab.results.statistics.interaction import interactions
 from dasklab.results.statistics.interval import Interval
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json, capture_report
 

@@ -10,7 +10,7 @@ import pytest
 from dasklab import report
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.results.run import Run
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 from tests.unit.dasklab.stored_run import previous_run

@@ -17,7 +17,7 @@ from dasklab.report import downloads, trial_pages
 from dasklab.report.timeline import drawing
 from dasklab.results.run import Run, Trial
 from dasklab.results.storage import documents
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.breakdown.timelines import by_hand
 from tests.unit.dasklab.conftest import FakeLab, Json

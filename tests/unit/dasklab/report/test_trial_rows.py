@@ -13,7 +13,7 @@ from dasklab.cli import main
 from dasklab.report.trial_rows import TrialRow, by_cell, trial_rows
 from dasklab.results import load
 from dasklab.results.run import Run
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import FakeLab, Json
 

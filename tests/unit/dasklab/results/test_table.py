@@ -15,7 +15,7 @@ from dasklab.results.run import Trial
 from dasklab.results.samples import samples
 from dasklab.results.statistics.answers import answer
 from dasklab.results.storage import documents
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
 from tests.unit.dasklab.results.trials import files_of, trial

@@ -11,7 +11,7 @@ from dasklab.model.experiments.experiment import Experiment, Tolerances
 from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.files import Configured, Measured
 from dasklab.results.validity import measured, verdict
-from dasklab.running.trials import plan
+from dasklab.running.plan.trials import plan
 
 from tests.unit.dasklab.conftest import SETUP, Json, answers
 

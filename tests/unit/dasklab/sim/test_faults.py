@@ -27,7 +27,8 @@ from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.whatif import scenario as scenario_of
 from dasklab.results.run import Run, Trial
 from dasklab.results.storage import documents
-from dasklab.running import capabilities, driver
+from dasklab.running.driver import driver
+from dasklab.running.plan import capabilities
 from dasklab.sim.faults import STATES
 from dasklab.sim.scenario import Scenario
 

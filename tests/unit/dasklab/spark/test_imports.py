@@ -13,10 +13,10 @@ SCRIPT = """
 import sys
 import dasklab.cli
 from dasklab.model.experiments import experiment
-from dasklab.running.trials import plan
-from dasklab.running.orders import orders
+from dasklab.running.plan.trials import plan
+from dasklab.running.playbooks.orders import orders
 from tests.unit.dasklab.conftest import SETUP
-from tests.unit.dasklab.running.test_orders import LAB
+from tests.unit.dasklab.running.playbooks.test_orders import LAB
 
 def imported():
     return sorted(name for name in sys.modules if name.startswith("dasklab.spark"))

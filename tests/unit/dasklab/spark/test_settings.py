@@ -6,7 +6,7 @@ import pytest
 from dasklab.model.experiments import experiment
 from dasklab.model.settings.workloads import parameters
 from dasklab.paths import WORKLOADS
-from dasklab.running.trials import plan
+from dasklab.running.plan.trials import plan
 from dasklab.spark import settings
 
 from tests.unit.dasklab.conftest import SETUP

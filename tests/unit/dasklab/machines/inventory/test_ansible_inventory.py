@@ -12,8 +12,8 @@ from dasklab.machines.inventory.topology import Guest, check_unique
 from dasklab.machines.plan.lab_plan import plan
 from dasklab.model.experiments import experiment
 from dasklab.model.forms.strict import validate
-from dasklab.running import trials
-from dasklab.running.setup import setup_of
+from dasklab.running.plan import trials
+from dasklab.running.plan.setup import setup_of
 
 from tests.unit.dasklab.samples import LAB
 

@@ -13,7 +13,7 @@ from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Timings
 from dasklab.model.settings import packages
 from dasklab.results.validity.cluster import differences
-from dasklab.running.trials import plan
+from dasklab.running.plan.trials import plan
 
 from tests.unit.dasklab.conftest import SETUP, Json
 from tests.unit.dasklab.results.trials import EXPERIMENT, files_of, trial

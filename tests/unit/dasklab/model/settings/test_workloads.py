@@ -14,7 +14,7 @@ from dasklab.model.settings.trial_settings import Workload
 from dasklab.results.run import Run
 from dasklab.results.statistics import identity
 from dasklab.results.storage import documents
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP
 

@@ -14,7 +14,7 @@ from dasklab.errors import LabError
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.results.history import asv, history
 from dasklab.results.run import Run
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 

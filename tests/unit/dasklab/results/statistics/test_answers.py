@@ -12,8 +12,8 @@ from dasklab.report.levels import cell_label
 from dasklab.results import load
 from dasklab.results.statistics.answers import answer, answers, error_rates
 from dasklab.results.statistics.inference import ALPHA
-from dasklab.running import driver
-from dasklab.running.more_blocks import width
+from dasklab.running.driver import driver
+from dasklab.running.driver.more_blocks import width
 
 from tests.unit.dasklab.conftest import FakeLab, Json
 from tests.unit.dasklab.results.frames import experiments, one_factor, two_workloads

@@ -10,7 +10,7 @@ import pytest
 from dasklab.results import load
 from dasklab.results.statistics.theil_sen import slope
 from dasklab.results.statistics.typical import by_node, typical
-from dasklab.running import driver
+from dasklab.running.driver import driver
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

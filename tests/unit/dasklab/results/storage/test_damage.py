@@ -24,7 +24,7 @@ from dasklab.results import load
 from dasklab.results.run import Run
 from dasklab.results.storage import damage as damages
 from dasklab.results.storage import documents
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import FakeLab, capture_report
 

@@ -19,7 +19,7 @@ from dasklab.results.recording import Recording
 from dasklab.results.run import Run, Trial
 from dasklab.results.storage import documents
 from dasklab.results.validity import completeness
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json, capture_report
 from tests.unit.daskwire.build import Packet, golden_bytes, packets_of, pcap

@@ -11,7 +11,8 @@ from dasklab.model.files import Result
 from dasklab.model.settings.simulated import SimulatedSetup
 from dasklab.model.settings.trial_settings import Workload
 from dasklab.results.storage import documents
-from dasklab.running import driver, trials
+from dasklab.running.driver import driver
+from dasklab.running.plan import trials
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 

@@ -12,7 +12,7 @@ from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.files import Pause
 from dasklab.results.run import Run
 from dasklab.results.validity import verdict
-from dasklab.running import driver, stops
+from dasklab.running.driver import driver, stops
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 

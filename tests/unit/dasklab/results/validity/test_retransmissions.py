@@ -9,7 +9,7 @@ import pytest
 from dasklab.model.files import Hosts, Measured
 from dasklab.results.run import Run
 from dasklab.results.validity import retransmissions, verdict
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import FakeLab, Json
 from tests.unit.dasklab.results.trials import trial

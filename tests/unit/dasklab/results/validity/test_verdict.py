@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from dasklab.results.run import Run
 from dasklab.results.validity import verdict
-from dasklab.running import driver
+from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import FakeLab, Json
 from tests.unit.dasklab.results.trials import host

@@ -24,7 +24,7 @@ from tests.unit.dasklab.breakdown.timelines import (
     task,
 )
 
-RECORDS = Path(__file__).parents[4] / "data" / "records"
+RECORDS = Path(__file__).parents[5] / "data" / "records"
 
 
 def test_a_run_by_hand_is_replayed_as_it_was_and_without_its_wire() -> None:

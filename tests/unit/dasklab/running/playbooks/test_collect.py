@@ -10,7 +10,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.model.files import Configured, Hosts, Measured, ObservedFaults
 from dasklab.results.storage import documents
-from dasklab.running import collect
+from dasklab.running.playbooks import collect
 
 TIMINGS = {
     "schema": 4,

@@ -15,8 +15,8 @@ from dasklab.model.settings.link import Link
 from dasklab.model.settings.nic import NicSettings
 from dasklab.results.run import Run
 from dasklab.results.validity import verdict
-from dasklab.running import driver
-from dasklab.running.trials import estimate_s, plan
+from dasklab.running.driver import driver
+from dasklab.running.plan.trials import estimate_s, plan
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 

@@ -16,8 +16,8 @@ from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.settings.impairments import kernel_features
 from dasklab.model.settings.nic import GuestKind
-from dasklab.running.setup import setup_of
-from dasklab.running.trials import plan
+from dasklab.running.plan.setup import setup_of
+from dasklab.running.plan.trials import plan
 
 MAX_NAMED_CELLS = 6
 

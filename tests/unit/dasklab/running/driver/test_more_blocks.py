@@ -16,8 +16,8 @@ from dasklab.model.experiments.experiment import Experiment
 from dasklab.results import load
 from dasklab.results.run import Run
 from dasklab.results.validity import verdict
-from dasklab.running import driver, more_blocks
-from dasklab.running.quiet_node import PATIENCE_S, RUN_PATIENCE_S, Waiter, outside_pct
+from dasklab.running.driver import driver, more_blocks
+from dasklab.running.driver.quiet_node import PATIENCE_S, RUN_PATIENCE_S, Waiter, outside_pct
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 

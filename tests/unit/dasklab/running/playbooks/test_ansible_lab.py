@@ -20,13 +20,13 @@ from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Failed
 from dasklab.results.run import Trial
 from dasklab.results.storage import documents
-from dasklab.running import ansible_lab, playbook
-from dasklab.running.ansible_lab import AnsibleLab
-from dasklab.running.lock import LabLock, lock_files
-from dasklab.running.trials import deadline_s, plan
+from dasklab.running.lock.lock import LabLock, lock_files
+from dasklab.running.plan.trials import deadline_s, plan
+from dasklab.running.playbooks import ansible_lab, playbook
+from dasklab.running.playbooks.ansible_lab import AnsibleLab
 
 from tests.unit.dasklab.conftest import SETUP
-from tests.unit.dasklab.running.test_orders import LAB
+from tests.unit.dasklab.running.playbooks.test_orders import LAB
 
 LOG = "2026-01-01 00:00:00,000 p=1 u=root n=ansible"
 

@@ -11,8 +11,8 @@ from dasklab.model.experiments import experiment
 from dasklab.model.experiments.trial import Setup
 from dasklab.model.settings.impairments import KERNEL_FEATURES
 from dasklab.model.settings.link import Link
-from dasklab.running.capabilities import require_supported, supported_experiments, with_kernel
-from dasklab.running.trials import plan
+from dasklab.running.plan.capabilities import require_supported, supported_experiments, with_kernel
+from dasklab.running.plan.trials import plan
 
 from tests.unit.dasklab.conftest import SETUP
 

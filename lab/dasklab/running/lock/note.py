@@ -36,7 +36,7 @@ from dasklab.machines.endpoint.change import Change
 from dasklab.machines.endpoint.guest_kinds import BY_PATH
 from dasklab.machines.endpoint.lab_note import LabNote
 from dasklab.machines.endpoint.proxmox import Pve
-from dasklab.running.lock import command_line
+from dasklab.running.lock.lock import command_line
 
 LEASE_S = 300.0
 RENEW_S = 60.0

@@ -1,8 +1,8 @@
 """Run an experiment's trials one after the other, unattended. The driver may be killed at any moment.
 
 A run is a folder. Its ``experiment.json`` lists the planned trials; a trial is finished when its folder holds
-``result.json``. ``dasklab.running.life`` says which trials are run when the run is resumed. Resuming needs no
-state but the files, so a kill loses at most one trial.
+``result.json``. ``dasklab.running.driver.life`` says which trials are run when the run is resumed. Resuming
+needs no state but the files, so a kill loses at most one trial.
 
 The driver reaches the lab through ``TrialRunner``: Ansible, the simulator and the tests implement it.
 """
@@ -28,9 +28,9 @@ from dasklab.paths import SHARE
 from dasklab.results import table
 from dasklab.results.run import Run, Trial
 from dasklab.results.validity import completeness, node, verdict
-from dasklab.running import stops
-from dasklab.running.life import TRANSITIONS, Event, State, is_pending
-from dasklab.running.trials import estimate_s, plan
+from dasklab.running.driver import stops
+from dasklab.running.driver.life import TRANSITIONS, Event, State, is_pending
+from dasklab.running.plan.trials import estimate_s, plan
 
 DISTURBED_REPEATS = 2  # a trial that other users of the node disturbed is run again so often
 

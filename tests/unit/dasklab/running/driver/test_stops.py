@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from dasklab.running import stops
+from dasklab.running.driver import stops
 
 STOPPED_S = 3.0
 PROGRAM = """

@@ -6,7 +6,7 @@ A lab is identified by the things a command would change (``lock_files``), not b
 inventories of the same lab ask for the same locks. Each lock is flock(2) on a small file. The lock of a state
 folder lies beside the folder, and is the same for every user and every $HOME; it is not in the folder,
 because `dasklab destroy` removes that. Other locks lie in the user's home. Users of different homes who share
-a lab on a node see each other by ``dasklab.running.lock_note``.
+a lab on a node see each other by ``dasklab.running.lock.note``.
 
 Such a lock belongs to the open file, not to a process: a child that inherits the descriptor holds it too. The
 driver passes its descriptors to ansible-playbook, whose workers are forks of it, so the lab stays locked
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.errors import LabError
-from dasklab.running.lock_holders import end_holders, holders
+from dasklab.running.lock.holders import end_holders, holders
 
 VARIABLE = "DASKLAB_LOCK"
 COMMAND_CHARS = 100  # how much of the owner's command line a message quotes

@@ -22,8 +22,8 @@ from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.table import table
-from dasklab.running.driver import ActiveRun
-from dasklab.running.trials import plan
+from dasklab.running.driver.driver import ActiveRun
+from dasklab.running.plan.trials import plan
 
 MIN_BLOCKS, MAX_BLOCKS = 4, 12
 

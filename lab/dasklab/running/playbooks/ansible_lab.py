@@ -18,10 +18,10 @@ from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.experiments.order import Orders
 from dasklab.model.files import Failed
 from dasklab.results.run import Trial
-from dasklab.running import collect, playbook
-from dasklab.running.orders import orders
-from dasklab.running.setup import lab_hosts
-from dasklab.running.trials import deadline_s
+from dasklab.running.plan.setup import lab_hosts
+from dasklab.running.plan.trials import deadline_s
+from dasklab.running.playbooks import collect, playbook
+from dasklab.running.playbooks.orders import orders
 
 LOG = "ansible.log"  # in the trial's folder
 PHASE_DONE = "s  Carry out the order: "  # in the log; the task is in playbooks/tasks/phase.yml

@@ -15,8 +15,8 @@ from typing import IO, Any
 from dasklab import extras
 from dasklab.errors import LabError
 from dasklab.paths import PLAYBOOKS, SHARE, ansible_settings
-from dasklab.running import lock
-from dasklab.running.watchdog import Watchdog
+from dasklab.running.lock import lock
+from dasklab.running.playbooks.watchdog import Watchdog
 
 POLL_S = 0.5
 

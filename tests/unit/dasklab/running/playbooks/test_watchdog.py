@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
-from dasklab.running.watchdog import IDLE_S, Watchdog
+from dasklab.running.playbooks.watchdog import IDLE_S, Watchdog
 
 from tests.waiting import until
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dasklab.running import lock
-from dasklab.running.lock import LabLock
+from dasklab.running.lock import lock
+from dasklab.running.lock.lock import LabLock
 
 HOLD = """
 import fcntl, sys, time

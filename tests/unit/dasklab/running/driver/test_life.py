@@ -11,8 +11,8 @@ from typing import get_args
 import pytest
 from dasklab.model.files import Result, Status, Timings
 from dasklab.results.run import Trial
-from dasklab.running import driver
-from dasklab.running.life import TRANSITIONS, Event, State, is_pending, state_of
+from dasklab.running.driver import driver
+from dasklab.running.driver.life import TRANSITIONS, Event, State, is_pending, state_of
 
 from tests.unit.dasklab.conftest import FakeLab
 

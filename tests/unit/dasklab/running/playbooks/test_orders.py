@@ -10,8 +10,8 @@ import yaml
 from dasklab.model.experiments import experiment
 from dasklab.model.experiments.order import LabHost, Phase, TrialOrders
 from dasklab.model.experiments.trial import RequestedTrial
-from dasklab.running.orders import orders, venv_folder
-from dasklab.running.trials import plan
+from dasklab.running.plan.trials import plan
+from dasklab.running.playbooks.orders import orders, venv_folder
 
 from tests.unit.dasklab.conftest import HOSTS, SETUP
 

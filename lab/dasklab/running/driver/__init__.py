@@ -1,0 +1,1 @@
+"""Run trials one after the other, unattended, and add blocks."""
