@@ -290,9 +290,9 @@ class Repeated:
     """Copies of a capture, one after the other in time, each with its own addresses."""
 
     def __init__(self, path: Path) -> None:
-        from daskwire.file import pcap
-        from daskwire.file.records import Progress
-        from daskwire.file.source import map_file
+        from daskwire.decoder.file import pcap
+        from daskwire.decoder.file.records import Progress
+        from daskwire.decoder.file.source import map_file
 
         self._view = map_file(path)
         records = list(pcap.blocks(self._view, Progress()))

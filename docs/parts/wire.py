@@ -10,11 +10,11 @@ from typing import Any
 
 import daskwire
 from daskwire import TABLES, Capture
-from daskwire.dask.messages import Messages
-from daskwire.net.segments import Segments
-from daskwire.problems.finding import COSTLY_S
-from daskwire.problems.kinds import KINDS
-from daskwire.tables.invariants import ROWS, Rows
+from daskwire.analysis.problems.finding import COSTLY_S
+from daskwire.analysis.problems.kinds import KINDS
+from daskwire.analysis.tables.invariants import ROWS, Rows
+from daskwire.decoder.dask.messages import Messages
+from daskwire.decoder.net.segments import Segments
 
 ATTRIBUTES = (
     "files", "messages", "segments", "nodes", "sources", "clusters", "scheduler_names", "packets", "skipped",

@@ -1,4 +1,4 @@
-"""Decode Dask messages from packet captures: ``file`` -> ``net`` -> ``dask`` -> ``tables``.
+"""Decode Dask messages from packet captures: ``base`` -> ``decoder`` -> ``analysis`` -> ``terminal``.
 
     import daskwire
     capture = daskwire.open_capture("capture.pcap")
@@ -8,14 +8,14 @@
 The package knows nothing of the lab.
 """
 
-from daskwire.capture import Capture
-from daskwire.errors import WireError
-from daskwire.opening import open_capture
-from daskwire.schema import TABLES
-from daskwire.tables.annotated import write_annotated
-from daskwire.tables.completeness import completeness
-from daskwire.tables.export import rows, to_pandas, write_parquet
-from daskwire.tables.summary import summarise
+from daskwire.analysis.opening import open_capture
+from daskwire.analysis.tables.annotated import write_annotated
+from daskwire.analysis.tables.completeness import completeness
+from daskwire.analysis.tables.export import rows, to_pandas, write_parquet
+from daskwire.analysis.tables.summary import summarise
+from daskwire.base.errors import WireError
+from daskwire.base.schema import TABLES
+from daskwire.decoder.capture import Capture
 
 __all__ = [
     "TABLES",

@@ -4,7 +4,7 @@
 --        or copy this file to Wireshark's personal plugin folder (Help > About > Folders).
 -- Fields: dask.generation dask.frames dask.length dask.op dask.ops dask.kind dask.key dask.status
 -- Port 8786 is the scheduler's default. Workers choose random ports, so every TCP stream is also tested by a heuristic.
--- The framing is described in lab/daskwire/dask/framing/headers.py; keep the two consistent.
+-- The framing is described in lab/daskwire/decoder/dask/framing/headers.py; keep the two consistent.
 
 local dask = Proto("dask", "Dask Distributed")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import daskwire
 import pytest
-from daskwire.problems.display_filter import display_filter
-from daskwire.problems.finding import Finding
-from daskwire.problems.kinds import KINDS
+from daskwire.analysis.problems.display_filter import display_filter
+from daskwire.analysis.problems.finding import Finding
+from daskwire.analysis.problems.kinds import KINDS
 
 from tests.unit.daskwire.build import DATA, GOLDEN
 from tests.unit.daskwire.conftest import golden_capture

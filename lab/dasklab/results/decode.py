@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import daskwire
 import numpy as np
 import numpy.typing as npt
-from daskwire.tables import exchange, study
+from daskwire.analysis.tables import exchange, study
 from pyarrow.lib import ArrowException
 from pyarrow.parquet import ParquetFile
 

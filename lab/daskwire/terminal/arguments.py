@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from daskwire.capture import Capture
-from daskwire.errors import ArgumentError, WireError
-from daskwire.file.reading import first_packet_ns
-from daskwire.file.source import STDIN, Source, open_sources
-from daskwire.net.packets.tunnels import GENEVE, VXLAN
-from daskwire.opening import open_capture
+from daskwire.analysis.opening import open_capture
+from daskwire.base.errors import ArgumentError, WireError
+from daskwire.decoder.capture import Capture
+from daskwire.decoder.file.reading import first_packet_ns
+from daskwire.decoder.file.source import STDIN, Source, open_sources
+from daskwire.decoder.net.packets.tunnels import GENEVE, VXLAN
 from daskwire.terminal.text import progress_bar, write_line
 
 LONG_FILE = 200_000_000  # bytes from which a progress bar is shown

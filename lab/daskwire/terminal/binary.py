@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from daskwire.errors import WireError
+from daskwire.base.errors import WireError
 
 Produce = Callable[[IO[bytes]], int]
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import click
 
-from daskwire.capture import Capture
-from daskwire.errors import ArgumentError, WireError
-from daskwire.file.tcpdump import SNAPLEN_BYTES
-from daskwire.problems.verdict import Answer, judge
-from daskwire.schema import TABLES
-from daskwire.tables.annotated import write_annotated
-from daskwire.tables.exchange import exchange
-from daskwire.tables.export import refuse_unwritable, rows, write_parquet
-from daskwire.tables.summary import summarise
+from daskwire.analysis.problems.verdict import Answer, judge
+from daskwire.analysis.tables.annotated import write_annotated
+from daskwire.analysis.tables.exchange import exchange
+from daskwire.analysis.tables.export import refuse_unwritable, rows, write_parquet
+from daskwire.analysis.tables.summary import summarise
+from daskwire.base.errors import ArgumentError, WireError
+from daskwire.base.schema import TABLES
+from daskwire.decoder.capture import Capture
+from daskwire.decoder.file.tcpdump import SNAPLEN_BYTES
 from daskwire.terminal.arguments import (
     TUNNEL,
     Options,

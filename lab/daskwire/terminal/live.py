@@ -14,12 +14,12 @@ from typing import IO
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from daskwire.errors import ArgumentError, WireError
-from daskwire.file.source import STDIN, STDIN_NAME
-from daskwire.live import metrics
-from daskwire.live.interface import Tcpdump, is_interface
-from daskwire.live.monitor import Interval, Monitor
-from daskwire.live.recording import Recording
+from daskwire.analysis.live import metrics
+from daskwire.analysis.live.interface import Tcpdump, is_interface
+from daskwire.analysis.live.monitor import Interval, Monitor
+from daskwire.analysis.live.recording import Recording
+from daskwire.base.errors import ArgumentError, WireError
+from daskwire.decoder.file.source import STDIN, STDIN_NAME
 from daskwire.terminal.printing import answer_line
 from daskwire.terminal.text import cell, on_terminal, screen, write_line
 

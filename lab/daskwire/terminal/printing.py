@@ -8,14 +8,14 @@ from typing import Any
 from rich.cells import cell_len
 from rich.table import Table as RichTable
 
-from daskwire.capture import Capture
-from daskwire.file import tcpdump
-from daskwire.printable import plain
-from daskwire.problems.finding import counted
-from daskwire.problems.verdict import Answer, Verdict, judge
-from daskwire.schema import Table
-from daskwire.tables.export import rows
-from daskwire.tables.transfers import slowest
+from daskwire.analysis.problems.finding import counted
+from daskwire.analysis.problems.verdict import Answer, Verdict, judge
+from daskwire.analysis.tables.export import rows
+from daskwire.analysis.tables.transfers import slowest
+from daskwire.base.printable import plain
+from daskwire.base.schema import Table
+from daskwire.decoder.capture import Capture
+from daskwire.decoder.file import tcpdump
 from daskwire.terminal.text import cell, draw, on_terminal, write_line
 
 WORKERS_CLOCK = {"start_s", "stop_s"}  # columns in seconds since 1970

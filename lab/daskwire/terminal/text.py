@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.progress import Progress
 from rich.text import Text
 
-from daskwire.printable import plain
+from daskwire.base.printable import plain
 
 
 def escape_what_the_console_lacks() -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from daskwire.errors import WireError
+from daskwire.base.errors import WireError
 
 DISSECTOR = Path(__file__).parents[1] / "dask.lua"
 _DEFAULT = Path(".local/lib/wireshark/plugins")  # below the home folder

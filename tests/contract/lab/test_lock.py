@@ -27,7 +27,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.running import playbook
+from dasklab.running.playbooks import playbook
 from dasklab.running.lock.lock import lock_lab, lock_files
 lab = Inventory(Path(sys.argv[1]))
 with lock_lab(lock_files(lab.hosts(), lab.optional)):

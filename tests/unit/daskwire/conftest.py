@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from daskwire import TABLES, Capture, open_capture
-from daskwire.tables import invariants
+from daskwire.analysis.tables import invariants
 
 from tests.unit.daskwire.build import DATA, Packet, pcap
 

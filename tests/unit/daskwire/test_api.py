@@ -8,8 +8,8 @@ from pathlib import Path
 import daskwire
 import pytest
 from daskwire import Capture
-from daskwire.dask.messages import Messages
-from daskwire.net.segments import Segments
+from daskwire.decoder.dask.messages import Messages
+from daskwire.decoder.net.segments import Segments
 
 from docs.generate import ROOT
 from docs.parts import wire

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from daskwire.arrays import NONE, InvariantError
-from daskwire.dask.messages import Messages
-from daskwire.net.segments import Segments
-from daskwire.schema import TABLES
-from daskwire.tables.invariants import ROWS
-from daskwire.tables.invariants import validate as validate_tables
+from daskwire.analysis.tables.invariants import ROWS
+from daskwire.analysis.tables.invariants import validate as validate_tables
+from daskwire.base.arrays import NONE, InvariantError
+from daskwire.base.schema import TABLES
+from daskwire.decoder.dask.messages import Messages
+from daskwire.decoder.net.segments import Segments
 
 from tests.unit.daskwire.build import GOLDEN
 from tests.unit.daskwire.conftest import golden_capture, validate

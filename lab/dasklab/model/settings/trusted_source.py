@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import suppress
 
-from daskwire.printable import plain
+from daskwire.base.printable import plain
 
 from dasklab import paths
 from dasklab.errors import LabError

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from daskwire.tables.study import NAMES, OTHERS
+from daskwire.analysis.tables.study import NAMES, OTHERS
 
 from dasklab.model.forms.number_format import format_number
 from dasklab.report.captures import drawings

@@ -10,7 +10,7 @@ import daskwire
 import pytest
 from click.testing import CliRunner, Result
 from daskwire import TABLES, open_capture, rows, to_pandas, write_parquet
-from daskwire.file.tcpdump import FILTER, RECORD, options
+from daskwire.decoder.file.tcpdump import FILTER, RECORD, options
 from daskwire.terminal.cli import wire
 
 from tests.unit.daskwire.build import DATA, golden_bytes

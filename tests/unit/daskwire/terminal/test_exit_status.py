@@ -14,7 +14,7 @@ from tests.unit.daskwire.build import DATA
 G3 = str(DATA / "g3-2026.8.0.pcap.gz")
 CRASH = """
 import sys
-from daskwire.problems import verdict
+from daskwire.analysis.problems import verdict
 verdict.completeness = None
 """
 

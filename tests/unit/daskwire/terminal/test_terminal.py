@@ -10,7 +10,7 @@ from pathlib import Path
 import daskwire.terminal
 import pytest
 from click.testing import CliRunner
-from daskwire.printable import plain
+from daskwire.base.printable import plain
 from daskwire.terminal import text
 from daskwire.terminal.cli import wire
 from hypothesis import given

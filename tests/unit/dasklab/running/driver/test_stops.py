@@ -14,7 +14,7 @@ from dasklab.running.driver import stops
 STOPPED_S = 3.0
 PROGRAM = """
 import json
-from dasklab.running import stops
+from dasklab.running.driver import stops
 with stops.watch_own_process() as pauses:
     print("ready", flush=True)
     input()

@@ -1,0 +1,1 @@
+"""What messages and segments mean: ``tables`` -> ``problems`` -> ``opening`` -> ``live``."""

@@ -1,0 +1,291 @@
+"""A capture, its flows by the nodes that they connect, and when each cluster ran and worked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from daskwire.analysis.problems.evidence.intervals import (
+    SECOND_NS,
+    Interval,
+    intersect,
+    intervals,
+    merged,
+    overlap,
+)
+from daskwire.analysis.problems.evidence.retransmissions import (
+    Late,
+    Retransmissions,
+    late_segments,
+    retransmissions,
+)
+from daskwire.analysis.tables.participants import CLIENT, departure, participants
+from daskwire.analysis.tables.transfers import outline
+from daskwire.base.arrays import Flags, Ints
+from daskwire.base.schema import Table
+from daskwire.decoder.capture import Capture
+from daskwire.decoder.net.extent import acknowledged
+from daskwire.decoder.net.health import Samples, echo_delays, rtt_samples, spurious
+
+Pair = tuple[str, str, str]  # cluster, source, destination
+Node = tuple[str, str]  # cluster and name
+WORK_OPS = frozenset({  # ops of a cluster that computes
+    "compute-task", "task-finished", "task-erred", "get_data", "gather", "key-in-memory", "update-graph",
+    "update-graph-hlg", "heartbeat_worker", "shuffle_receive",
+})  # fmt: skip
+REGISTRATION = "register-worker"
+TASK_RESULT, COMPUTATION_COMPLETE = "task-finished", "key-in-memory"
+STARTUP_NS = 10 * SECOND_NS
+MAX_WAIT_NS = 600 * SECOND_NS  # TCP sends again after at most 120 s, Dask sends a heartbeat more often
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """A capture, and derived data that is computed on first use."""
+
+    capture: Capture
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Cluster, sending node and receiving node, per flow."""
+        clusters, sources = self.capture.clusters.tolist(), self.capture.sources.tolist()
+        return [(clusters[flow], sources[flow], sources[flow ^ 1]) for flow in range(len(sources))]
+
+    def by_pair(self, flows: Iterable[int]) -> dict[Pair, list[int]]:
+        """Group flows by their nodes."""
+        result: defaultdict[Pair, list[int]] = defaultdict(list)
+        for flow in flows:
+            result[self.pairs[flow]].append(flow)
+        return dict(sorted(result.items()))
+
+    @cached_property
+    def flows(self) -> list[int]:
+        """Flows with segments."""
+        flows: list[int] = np.flatnonzero(np.diff(self.capture.lanes.begin)).tolist()
+        return flows
+
+    @cached_property
+    def flows_of(self) -> dict[Pair, list[int]]:
+        """Flows with segments, by their nodes."""
+        return self.by_pair(self.flows)
+
+    def rows(self, flow: int) -> Ints:
+        """Return the segments of a flow, without copies."""
+        rows = self.capture.lanes.rows(flow)
+        return rows[~self.capture.copied[rows]]
+
+    def data_rows(self, flows: Iterable[int]) -> Ints:
+        """Return the segments of some flows that have payload, in order of time."""
+        rows: Ints = np.sort(np.concatenate([self.rows(flow) for flow in flows]))
+        return rows[self.capture.segments.length[rows] > 0]
+
+    def data_segments(self, pair: Pair) -> int:
+        """Return the number of segments with payload from one node to another."""
+        return len(self.data_rows(self.flows_of[pair]))
+
+    def first_ns(self, flow: int) -> int:
+        return int(self.capture.segments.time_ns[self.capture.lanes.rows(flow)[0]])
+
+    def last_ns(self, flow: int) -> int:
+        return int(self.capture.segments.time_ns[self.capture.lanes.rows(flow)[-1]])
+
+    def span(self, flows: Iterable[int]) -> Interval:
+        """Return when the first and the last segment of some flows were captured."""
+        flows = list(flows)
+        return min(map(self.first_ns, flows)), max(map(self.last_ns, flows))
+
+    @cached_property
+    def transfers(self) -> Table:
+        """Columns OUTLINE of the table of transfers."""
+        return outline(self.capture)
+
+    @cached_property
+    def unreported(self) -> dict[tuple[str, str], list[int]]:
+        """When the tasks that were never reported had been sent, by cluster and worker."""
+        table, result = self.capture.table("tasks"), defaultdict[tuple[str, str], list[int]](list)
+        columns = ("cluster", "worker", "sent_ns", "outcome")
+        for cluster, worker, sent_ns, outcome in zip(*(table[name] for name in columns), strict=True):
+            if outcome == "open":
+                result[cluster, worker].append(sent_ns)
+        return result
+
+    def unreported_s(self, pair: Pair, time_ns: int) -> float:
+        """Return how long the oldest task without a report had waited when scheduler and worker parted."""
+        cluster, *nodes = pair
+        if self.capture.scheduler_names.get(cluster) not in nodes:
+            return 0.0
+        times = [own for node in nodes for own in self.unreported[cluster, node] if own <= time_ns]
+        return (time_ns - min(times, default=time_ns)) / 1e9
+
+    @cached_property
+    def end_ns(self) -> int:
+        """Time of the last segment."""
+        time_ns = self.capture.segments.time_ns
+        return int(time_ns[-1]) if len(time_ns) else 0
+
+    @cached_property
+    def gaps(self) -> list[Interval]:
+        """When no segment at all was captured for longer than TCP waits for anything."""
+        time_ns = self.capture.segments.time_ns
+        long = np.flatnonzero(np.diff(time_ns) > MAX_WAIT_NS)
+        return intervals(time_ns[long], time_ns[long + 1])
+
+    def gap_s(self, interval: Interval) -> float:
+        """Return how much of an interval was not captured."""
+        return overlap(interval, self.gaps) * (interval[1] - interval[0]) / SECOND_NS if self.gaps else 0.0
+
+    def _crosses_gap(self, start_ns: Ints, stop_ns: Ints) -> Flags:
+        """Select the intervals that contain a gap."""
+        begins = np.array([begin for begin, _ in self.gaps], np.int64)
+        return np.asarray(np.searchsorted(begins, start_ns) < np.searchsorted(begins, stop_ns))
+
+    @cached_property
+    def running(self) -> dict[str, Interval]:
+        """When each cluster ran: from its first op of work to its last one."""
+        messages, clusters = self.capture.messages, self.capture.clusters
+        of_ops = messages.op_message[messages.ops_named(WORK_OPS)]
+        own, time_ns = clusters[messages.flow[of_ops]], messages.time_ns[of_ops]
+        names: list[str] = np.unique(own).tolist()
+        return {name: (int(time_ns[own == name].min()), int(time_ns[own == name].max())) for name in names}
+
+    @cached_property
+    def work(self) -> dict[str, Interval]:
+        """When each cluster worked: from the end of its start-up to its shutdown.
+
+        It starts up until its first computation is complete, or STARTUP_NS after its first result. Meanwhile
+        workers import libraries. A capture without results begins with work. It shuts down after its last op;
+        but if a client is still connected then, it does not, and works until the end of the capture.
+        """
+        messages, clusters = self.capture.messages, self.capture.clusters.tolist()
+        first: dict[tuple[str, str], int] = {}
+        for row in messages.ops_named({TASK_RESULT, COMPUTATION_COMPLETE}).tolist():
+            message = messages.op_message[row]
+            key = clusters[messages.flow[message]], messages.op_name[row]
+            first.setdefault(key, int(messages.time_ns[message]))
+        result = self.running.copy()
+        for cluster, (begin, last) in self.running.items():
+            sessions = self.client_sessions.get(cluster, [])
+            end = self.end_ns if any(start <= last < stop for start, stop in sessions) else last
+            result[cluster] = begin, end
+            if (cluster, TASK_RESULT) in first:
+                latest = first[cluster, TASK_RESULT] + STARTUP_NS
+                result[cluster] = min(first.get((cluster, COMPUTATION_COMPLETE), latest), latest), end
+        return result
+
+    @cached_property
+    def client_sessions(self) -> dict[str, list[Interval]]:
+        """When clients were connected with each cluster.
+
+        A session ends when the client ends it. If the scheduler does, the client may still need it.
+        """
+        result: defaultdict[str, list[Interval]] = defaultdict(list)
+        for member in participants(self.capture):
+            if member.role == CLIENT:
+                end = departure(self.capture, member.flow)
+                has_left = end is not None and (end.flow == member.flow or end.is_announced)
+                stop_ns = end.time_ns if end and has_left else self.end_ns
+                result[self.pairs[member.flow][0]].append((self.first_ns(member.flow), stop_ns))
+        return {cluster: merged(sessions) for cluster, sessions in result.items()}
+
+    @cached_property
+    def restarts(self) -> dict[str, list[Interval]]:
+        """When each cluster shut down and started up again: workers registered after its clients had left."""
+        result = {}
+        registered = self._times({REGISTRATION})
+        completed, reported = self._times({COMPUTATION_COMPLETE}), self._times({TASK_RESULT})
+        for cluster, sessions in self.client_sessions.items():
+            own = result[cluster] = list[Interval]()
+            for (_, left_ns), (start_ns, stop_ns) in pairwise(sessions):
+                first = [time_ns for time_ns in completed[cluster] if time_ns > start_ns][:1]
+                first += [time_ns + STARTUP_NS for time_ns in reported[cluster] if time_ns > start_ns][:1]
+                ready_ns = min([stop_ns, *first])
+                if any(left_ns < time_ns < ready_ns for time_ns in registered[cluster]):
+                    own.append((left_ns, ready_ns))
+        return result
+
+    def _times(self, ops: set[str]) -> defaultdict[str, list[int]]:
+        """Return when each cluster exchanged some ops, in order."""
+        messages, result = self.capture.messages, defaultdict[str, list[int]](list)
+        for message in messages.op_message[messages.ops_named(ops)].tolist():
+            result[self.pairs[messages.flow[message]][0]].append(int(messages.time_ns[message]))
+        return result
+
+    def is_shut_down(self, cluster: str, time_ns: int) -> bool:
+        """Return whether a cluster had been shut down: it had clients, all had left, and no task was due."""
+        sessions = self.client_sessions.get(cluster, [])
+        if not any(start <= time_ns for start, _ in sessions):
+            return False  # no client was seen by then, so nothing is known
+        return not any(start <= time_ns <= stop for start, stop in sessions) and not self._is_due(
+            cluster, time_ns
+        )
+
+    def _is_due(self, cluster: str, time_ns: int) -> bool:
+        """Return whether a task without a report had been sent after the last client left."""
+        left_ns = max((stop for _, stop in self.client_sessions[cluster] if stop <= time_ns), default=0)
+        return any(
+            left_ns < sent_ns <= time_ns
+            for (own, _), times in self.unreported.items()
+            if own == cluster
+            for sent_ns in times
+        )
+
+    def while_running(self, cluster: str, interval: Interval) -> bool:
+        """Return whether an interval overlaps the time in which a cluster ran; for an unknown cluster always.
+
+        The network must not fail while workers still import libraries. Their event loops may.
+        """
+        return intersect(self.running.get(cluster, interval), interval)
+
+    def during_work(self, cluster: str, interval: Interval) -> bool:
+        """Return whether an interval overlaps the work of a cluster; for an unknown cluster always."""
+        restarts = self.restarts.get(cluster, [])
+        is_restart = any(start <= interval[0] and interval[1] <= stop for start, stop in restarts)
+        return intersect(self.work.get(cluster, interval), interval) and not is_restart
+
+    @cached_property
+    def retransmissions(self) -> Retransmissions:
+        """Retransmissions that were necessary: flows with as many D-SACKs are left out."""
+        capture, flows = self.capture, 2 * len(self.capture.connections)
+        events = retransmissions(capture.segments, capture.pieces, capture.disorder, capture.copied)
+        number = np.bincount(events.flow, minlength=flows)
+        needless = spurious(capture.segments, capture.copied, flows)
+        is_wait = ~self._crosses_gap(events.previous_ns, events.time_ns)
+        return events.take(is_wait & (needless[events.flow] < number[events.flow]))
+
+    @cached_property
+    def late(self) -> Late:
+        """Segments that filled a hole."""
+        late = late_segments(self.capture.segments, self.capture.pieces, self.capture.disorder)
+        return late.take(~self._crosses_gap(late.hole_ns, late.time_ns))
+
+    @cached_property
+    def stalls(self) -> dict[str, list[Interval]]:
+        """When bytes of each node waited for their retransmission: its silence then is the network's."""
+        events, result = self.retransmissions, defaultdict(list)
+        waits = intervals(events.previous_ns, events.time_ns)
+        for flow, wait in zip(events.flow.tolist(), waits, strict=True):
+            for node in self.pairs[flow][1:]:
+                result[node].append(wait)
+        return defaultdict(list, {node: merged(own) for node, own in result.items()})
+
+    @cached_property
+    def rtts(self) -> Samples:
+        """RTT between capture point and receivers."""
+        capture = self.capture
+        return rtt_samples(capture.segments, capture.lanes, capture.pieces, capture.disorder)
+
+    @cached_property
+    def echoes(self) -> Samples:
+        """RTT between capture point and senders that have data to send."""
+        return echo_delays(self.capture.segments, self.capture.lanes)
+
+    def acknowledged(self, flow: int) -> int:
+        """Return the highest stream position that the receiver of a flow acknowledged."""
+        capture = self.capture
+        positions = acknowledged(capture.segments, capture.lanes, capture.pieces, flow)
+        return int(positions[-1]) if len(positions) else 0

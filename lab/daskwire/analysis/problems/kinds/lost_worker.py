@@ -1,0 +1,50 @@
+"""Workers whose process ended in the middle of the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from daskwire.analysis.problems.evidence.evidence import Evidence
+from daskwire.analysis.problems.evidence.intervals import SECOND_NS
+from daskwire.analysis.problems.finding import Finding, Kind
+from daskwire.decoder.net.segments import FIN, RST
+
+CLOSING_OPS = frozenset({"close", "close-stream"})  # they announce the end of a worker
+
+
+def detect(evidence: Evidence) -> Iterator[Finding]:
+    """Yield workers whose host, before the scheduler's, closed their connection in the middle of the work.
+
+    A worker that closes says so before; that of a process that was killed is closed by its kernel.
+    """
+    segments, messages = evidence.capture.segments, evidence.capture.messages
+    announced = messages.flow[messages.op_message[messages.ops_named(CLOSING_OPS)]] >> 1
+    for message in messages.op_message[messages.ops_named({"register-worker"})].tolist():
+        flow = int(messages.flow[message])
+        pair = evidence.pairs[flow]
+        rows = np.sort(np.concatenate([evidence.rows(flow), evidence.rows(flow ^ 1)]))
+        ends = rows[segments.flags[rows] & (FIN | RST) != 0]
+        if not len(ends) or segments.flow[ends[0]] != flow or (announced == flow >> 1).any():
+            continue
+        end_ns = int(segments.time_ns[ends[0]])
+        begin_ns, stop_ns = evidence.work.get(pair[0], (0, 0))
+        if begin_ns < end_ns < stop_ns - SECOND_NS and not evidence.is_shut_down(pair[0], end_ns):
+            what = "its host closed the connection with the scheduler, and the worker had not announced it"
+            cost_s = evidence.unreported_s(pair, end_ns)
+            yield Finding(KIND, what, pair, (end_ns, end_ns), cost_s, 0.8, flows=(flow,))
+
+
+KIND = Kind(
+    name="lost worker",
+    meaning="A worker's process ended in the middle of the work.",
+    threshold=(
+        "its host closed its connection with the scheduler more than 1 s before the end of the work, while a"
+        " client was connected, and no message had announced it"
+    ),
+    advice="Look in the log of the worker and its nanny, and in dmesg for: Out of memory: Killed process.",
+    filter="tcp.flags.fin == 1 || tcp.flags.reset == 1",
+    effects=frozenset({"mid-stream reset", "refused connects", "standstill"}),
+    detect=detect,
+)

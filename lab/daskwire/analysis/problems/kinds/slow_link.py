@@ -1,0 +1,142 @@
+"""Links that carry much less than the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskwire.analysis.problems.evidence.delays import PAUSE_NS
+from daskwire.analysis.problems.evidence.evidence import Evidence
+from daskwire.analysis.problems.evidence.traffic import Pair
+from daskwire.analysis.problems.finding import COSTLY_S, DELAYS, Finding, Kind, is_cheap
+from daskwire.base.arrays import Flags, Ints
+
+WINDOW_BYTES = 256 << 10  # a rate is measured over as much: more than a burst
+MIN_WINDOWS = 8
+FASTEST_BYTES_S = 12.5e9  # what one message sends at once seems to take no time
+MAX_SLOW_SHARE = 1 / 3  # a slow link has less of the other pairs' rate
+EVEN_RATIO = 2.5  # 90th percentile by median of a rate that a link sets: two transfers share it at times
+EITHER, SENDING, RECEIVING = 0, 1, 2  # direction in which a node is slow; also its index in a pair
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How bulk data flows from one node to another.
+
+    Attributes:
+        flows: the flows between them.
+        median: median of the rate over windows, bytes per second.
+        high: its 90th percentile.
+        bytes: payload.
+        busy_s: time without pauses, and without the gaps after complete messages.
+    """
+
+    flows: list[int]
+    median: float
+    high: float
+    bytes: int
+    busy_s: float
+
+
+def detect(evidence: Evidence) -> Iterator[Finding]:
+    """Yield pairs whose rate is even and low, joined by host where all pairs of it are slow."""
+    rates = _rates(evidence)
+    references = {pair: _reference(pair, rates) for pair in rates}
+    slow = {
+        pair: reference
+        for pair, reference in references.items()
+        if rates[pair].high <= EVEN_RATIO * rates[pair].median
+        and rates[pair].high < MAX_SLOW_SHARE * reference
+    }
+    for direction in (SENDING, RECEIVING):
+        for node in sorted({pair[direction] for pair in slow}):
+            own = [pair for pair in rates if pair[direction] == node]
+            if len(own) > 1 and all(pair in slow for pair in own):
+                group = {pair: slow.pop(pair) for pair in own}
+                yield _slow_link(evidence, (own[0][0], node, ""), group, rates, direction)
+    for pair, reference in slow.items():
+        yield _slow_link(evidence, pair, {pair: reference}, rates, EITHER)
+
+
+def _rates(evidence: Evidence) -> dict[Pair, Rate]:
+    """Measure the rates of all pairs with enough bulk data."""
+    rates = {pair: _rate(evidence, flows) for pair, flows in evidence.flows_of.items()}
+    return {pair: rate for pair, rate in rates.items() if rate}
+
+
+def _rate(evidence: Evidence, flows: list[int]) -> Rate | None:
+    segments, rows = evidence.capture.segments, evidence.data_rows(flows)
+    total = np.cumsum(segments.length[rows], dtype=np.int64)
+    if not len(rows) or total[-1] < MIN_WINDOWS * WINDOW_BYTES:
+        return None
+    time_ns = segments.time_ns[rows]
+    gap = np.diff(time_ns, prepend=time_ns[0])
+    is_idle = np.append(False, _ends_message(evidence, flows, time_ns)[:-1])
+    busy_ns = np.cumsum(np.where((gap > PAUSE_NS) | is_idle, 0, gap))
+    starts = np.searchsorted(total, np.arange(0, total[-1] - WINDOW_BYTES, WINDOW_BYTES // 2))
+    ends = np.searchsorted(total, total[starts] + WINDOW_BYTES)
+    starts, ends = starts[ends < len(total)], ends[ends < len(total)]
+    if len(starts) < MIN_WINDOWS:
+        return None
+    size = total[ends] - total[starts]
+    rates = size / np.maximum((busy_ns[ends] - busy_ns[starts]) / 1e9, size / FASTEST_BYTES_S)
+    high = float(np.percentile(rates, 90))
+    return Rate(flows, float(np.median(rates)), high, int(total[-1]), float(busy_ns[-1]) / 1e9)
+
+
+def _ends_message(evidence: Evidence, flows: list[int], time_ns: Ints) -> Flags:
+    """Return at which times a message of these flows was complete: its sender may have no more to send."""
+    messages = evidence.capture.messages
+    return np.isin(time_ns, messages.end_ns[np.isin(messages.flow, flows)])
+
+
+def _reference(pair: Pair, rates: dict[Pair, Rate]) -> float:
+    """Return the median rate of the pairs with another sender and another receiver, 0 without any."""
+    others = [
+        rate.median
+        for (_, source, destination), rate in rates.items()
+        if source != pair[1] and destination != pair[2]
+    ]
+    return float(np.median(others)) if others else 0.0
+
+
+def _slow_link(
+    evidence: Evidence, where: Pair, slow: dict[Pair, float], rates: dict[Pair, Rate], direction: int
+) -> Finding:
+    own = [rates[pair] for pair in slow]
+    reference = float(np.median(list(slow.values())))
+    flows = [flow for rate in own for flow in rate.flows]
+    trips = evidence.capture.round_trips.minimum_ms[flows]
+    rtt = f"; RTT from {float(np.nanmin(trips)):.2f} ms" if np.isfinite(trips).any() else ""
+    direction_text = {EITHER: "", SENDING: "from it ", RECEIVING: "to it "}[direction]
+    what = (
+        f"bulk data {direction_text}flows evenly at {_bit_rate(np.median([rate.median for rate in own]))}"
+        f" ({sum(rate.bytes for rate in own) / 1e6:,.0f} MB in {sum(rate.busy_s for rate in own):.1f} s);"
+        f" other pairs reach {_bit_rate(reference)}{rtt}"
+    )
+    cost_s = sum(max(rate.busy_s - rate.bytes / reference, 0.0) for rate in own)
+    return Finding(
+        KIND, what, where, evidence.span(flows), cost_s, 0.9, len(slow), tuple(flows), is_cheap(cost_s)
+    )
+
+
+def _bit_rate(bytes_per_s: float) -> str:
+    mbit = float(bytes_per_s) * 8 / 1e6
+    return f"{mbit:,.0f} Mbit/s" if mbit < 1000 else f"{mbit / 1000:,.1f} Gbit/s"
+
+
+KIND = Kind(
+    name="slow link",
+    meaning="A link carries much less than the others.",
+    threshold=(
+        "bulk data of a pair, or of all pairs of a host, flows evenly at less than a third of the rate of"
+        f" other pairs, and that cost {COSTLY_S} s"
+    ),
+    advice="Check negotiated speed, rate limits and shared uplinks: ethtool, tc qdisc, the hypervisor.",
+    filter="tcp.len > 0",
+    effects=frozenset({"loss", "retransmission time-outs", "bufferbloat"}) | DELAYS,
+    is_on_path=True,
+    detect=detect,
+)

@@ -1,0 +1,1 @@
+"""What all of daskwire uses: array types, exceptions, the columns of tables, printable text."""

@@ -1,0 +1,1 @@
+"""From capture files to Dask messages: ``file`` -> ``net`` -> ``dask`` -> ``capture``."""

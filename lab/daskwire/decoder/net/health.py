@@ -1,0 +1,254 @@
+"""TCP analysis per flow: losses, duplicates, round-trip times, windows, resets, connection attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskwire.base.arrays import U32, Flags, Floats, Ints
+from daskwire.decoder.net.segments import ACK, DSACK, FIN, RST, STAMPED, SYN, Lanes, Segments
+from daskwire.decoder.net.tcp import BAND_BITS, Disorder, Pieces
+
+FIRST_ACK_WITHIN = 8  # segments of a flow, including copies
+
+
+@dataclass(frozen=True)
+class RoundTrips:
+    """Round-trip times per flow, between the capture point and the receiver.
+
+    They include the receiver's delayed ACKs, hence no means or medians.
+
+    Attributes:
+        minimum_ms: smallest time from a segment to its acknowledgement, NaN without a sample.
+        p5_ms: 5th percentile.
+        samples: number of samples.
+    """
+
+    minimum_ms: Floats
+    p5_ms: Floats
+    samples: Ints
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Round-trip times: the flow of the measured segments, when each was acknowledged, and the RTT."""
+
+    flow: Ints
+    time_ns: Ints
+    rtt_ns: Ints
+
+
+def count(segments: Segments, which: Flags, flows: int) -> Ints:
+    """Count the selected segments of each flow."""
+    return np.bincount(segments.flow[which], minlength=flows).astype(np.int64)
+
+
+def total(segments: Segments, values: U32, flows: int) -> Ints:
+    """Sum a column of the segments per flow."""
+    return np.bincount(segments.flow, values, minlength=flows).astype(np.int64)
+
+
+def resent(segments: Segments, disorder: Disorder, copied: Flags, flows: int) -> tuple[Ints, Ints, Ints]:
+    """Count retransmitted segments, their bytes, and late segments that filled a hole, per flow.
+
+    A retransmitted SYN or FIN without payload counts too: a D-SACK reports it like payload.
+    """
+    rows = np.concatenate([disorder.resent, _repeated_syn_fin(segments)])
+    rows = rows[~copied[rows]]
+    number = np.bincount(segments.flow[rows], minlength=flows)
+    size = np.bincount(segments.flow[rows], segments.length[rows], minlength=flows)
+    late = np.bincount(segments.flow[disorder.late], minlength=flows)
+    return number.astype(np.int64), size.astype(np.int64), late.astype(np.int64)
+
+
+def _repeated_syn_fin(segments: Segments) -> Ints:
+    """Return the rows of SYNs and FINs without payload that repeat an earlier one of their flow."""
+    rows = np.flatnonzero(segments.flags & (SYN | FIN))
+    position = segments.seq[rows] + segments.length[rows]  # a FIN follows the payload; a SYN has none
+    kind = (segments.flags[rows] & (SYN | FIN)).astype(np.int64)
+    code = (segments.flow[rows].astype(np.int64) << 2 | kind) << 32 | position
+    _, first = np.unique(code, return_index=True)
+    repeated = np.ones(len(rows), bool)
+    repeated[first] = False
+    return np.asarray(rows[repeated & (segments.length[rows] == 0)], np.int64)
+
+
+def spurious(segments: Segments, copied: Flags, flows: int) -> Ints:
+    """Count the retransmissions of each flow that its receiver reported as unnecessary (D-SACK, RFC 2883)."""
+    rows = np.flatnonzero((segments.flags & DSACK != 0) & ~copied)
+    return np.bincount(segments.flow[rows] ^ 1, minlength=flows).astype(np.int64)
+
+
+def zero_windows(segments: Segments, copied: Flags, flows: int) -> Ints:
+    """Count the segments of each flow whose sender advertised a receive window of 0."""
+    opening = segments.flags & (RST | SYN | FIN)
+    return count(segments, (segments.window == 0) & (opening == 0) & ~copied, flows)
+
+
+def resets(segments: Segments, flows: int) -> Ints:
+    """Return 1 for each flow whose sender reset the connection.
+
+    Only the first RST of a connection counts: every segment that arrives later is answered with another RST.
+    """
+    rows = np.flatnonzero(segments.flags & RST)
+    _, first = np.unique(segments.flow[rows] // 2, return_index=True)
+    return np.bincount(segments.flow[rows[first]], minlength=flows).astype(np.int64)
+
+
+def round_trips(segments: Segments, lanes: Lanes, pieces: Pieces, disorder: Disorder) -> RoundTrips:
+    """Measure the RTT to each flow's receiver by timestamps, else by sequence numbers with Karn's rule."""
+    flows = len(lanes.begin) - 1
+    trips = rtt_samples(segments, lanes, pieces, disorder)
+    by = np.lexsort((trips.rtt_ns, trips.flow))
+    flow, sample_ms = trips.flow[by], trips.rtt_ns[by] / 1e6
+    samples = np.bincount(flow, minlength=flows).astype(np.int64)
+    begin = np.concatenate([[0], np.cumsum(samples)[:-1]])
+    minimum, p5 = np.full(flows, np.nan), np.full(flows, np.nan)
+    measured = samples > 0
+    minimum[measured] = sample_ms[begin[measured]]
+    p5[measured] = sample_ms[begin[measured] + (samples[measured] - 1) // 20]
+    return RoundTrips(minimum, p5, samples)
+
+
+def rtt_samples(segments: Segments, lanes: Lanes, pieces: Pieces, disorder: Disorder) -> Samples:
+    """Measure the time from segments to their acknowledgements, by timestamps, else by sequence numbers."""
+    stamped = _by_timestamps(segments, lanes.order)
+    has_stamps = np.bincount(stamped.flow, minlength=len(lanes.begin) - 1) > 0
+    if has_stamps[pieces.flow].all():
+        return stamped
+    plain = _by_sequence(segments, pieces, disorder, has_stamps)
+    return Samples(
+        *(np.concatenate(pair) for pair in zip(vars(stamped).values(), vars(plain).values(), strict=True))
+    )
+
+
+def echo_delays(segments: Segments, lanes: Lanes) -> Samples:
+    """Measure the time from the receiver's ACK to the sender's first data segment that echoes its timestamp.
+
+    While a sender has data to send, this is the RTT between capture point and sender, its queue included.
+    The samples' flow is the sender's.
+    """
+    acks = (segments.flags & (STAMPED | ACK | SYN) == STAMPED | ACK) & (segments.length == 0)
+    data = (segments.flags & STAMPED != 0) & (segments.length > 0)
+    delays = _between(segments, lanes.order, acks, data)
+    return Samples(delays.flow ^ 1, delays.time_ns, delays.rtt_ns)
+
+
+def _by_timestamps(segments: Segments, order: Ints) -> Samples:
+    """Measure from the first segment with a timestamp value to the first one that echoes it."""
+    flags = segments.flags
+    carries = (flags & STAMPED != 0) & ((segments.length > 0) | (flags & (SYN | FIN) != 0))
+    echoes = (flags & (STAMPED | ACK) == STAMPED | ACK) & (segments.tsecr != 0)
+    return _between(segments, order, carries, echoes)
+
+
+def _between(segments: Segments, order: Ints, carries: Flags, echoes: Flags) -> Samples:
+    """Measure from the first selected segment with a timestamp value to the first selected echo of it."""
+    value, value_ns = _first_of(segments, order[carries[order]], segments.tsval, 0)
+    echo, echo_ns = _first_of(segments, order[echoes[order]], segments.tsecr, 1)
+    _, value_at, echo_at = np.intersect1d(value, echo, assume_unique=True, return_indices=True)
+    trip = echo_ns[echo_at] - value_ns[value_at]
+    positive = trip > 0
+    return Samples(value[value_at][positive] >> 32, echo_ns[echo_at][positive], trip[positive])
+
+
+def _first_of(segments: Segments, rows: Ints, stamps: U32, other: int) -> tuple[Ints, Ints]:
+    """Return each distinct ``flow << 32 | timestamp`` and the time of its first segment.
+
+    Args:
+        segments: the segments.
+        rows: their rows, ordered by flow.
+        stamps: the timestamp column.
+        other: 1 to assign a timestamp to the flow of the other direction, else 0.
+    """
+    flow, stamp = segments.flow[rows], stamps[rows]
+    change = np.flatnonzero((flow[1:] != flow[:-1]) | (stamp[1:] != stamp[:-1])) + 1
+    change = np.append(0, change) if len(rows) else change
+    code = (flow[change] ^ other).astype(np.int64) << 32 | stamp[change]
+    unique, first = np.unique(code, return_index=True)
+    return unique, segments.time_ns[rows[change[first]]]
+
+
+def _sent_twice(segments: Segments, disorder: Disorder, flow: Ints, begin: Ints, end: Ints) -> Flags:
+    """Select the stream ranges with retransmitted bytes, whose ACK is ambiguous (Karn's rule)."""
+    if not len(disorder.resent):
+        return np.zeros(len(flow), bool)
+    band = segments.flow[disorder.resent].astype(np.int64) << BAND_BITS
+    resent_begin = band + disorder.resent_start
+    resent_end = resent_begin + segments.length[disorder.resent]
+    by = np.argsort(resent_begin, kind="stable")
+    resent_begin, resent_end = resent_begin[by], np.maximum.accumulate(resent_end[by])
+    before = np.searchsorted(resent_begin, (flow << BAND_BITS) + end) - 1
+    return (before >= 0) & (resent_end[np.maximum(before, 0)] > (flow << BAND_BITS) + begin)
+
+
+def _by_sequence(segments: Segments, pieces: Pieces, disorder: Disorder, stamped: Flags) -> Samples:
+    """Measure from a data segment that was sent once to the ACK of its last byte.
+
+    Only flows without timestamps are measured.
+    """
+    flow = np.repeat(pieces.flow, np.diff(pieces.begin)).astype(np.int64)
+    plain = np.flatnonzero(~stamped[flow] & ~np.isin(pieces.row, disorder.late))
+    begin, end = pieces.start[plain], pieces.start[plain] + pieces.length[plain]
+    plain = plain[~_sent_twice(segments, disorder, flow[plain], begin, end)]
+    row = pieces.row[plain]
+    code = flow[plain] << 32 | (segments.seq[row] + segments.length[row])
+    acks = np.flatnonzero(segments.flags & (ACK | RST) == ACK)
+    ack_code = (segments.flow[acks] ^ 1).astype(np.int64) << 32 | segments.ack[acks]
+    unique, first = np.unique(ack_code, return_index=True)
+    data_code, data_first = np.unique(code, return_index=True)
+    _, data_at, ack_at = np.intersect1d(data_code, unique, assume_unique=True, return_indices=True)
+    ack_ns = segments.time_ns[acks[first[ack_at]]]
+    trip = ack_ns - segments.time_ns[row[data_first[data_at]]]
+    positive = trip > 0
+    return Samples(data_code[data_at][positive] >> 32, ack_ns[positive], trip[positive])
+
+
+@dataclass(frozen=True)
+class Connect:
+    """An attempt to open a connection.
+
+    Attributes:
+        flow: flow of the side that sent the SYN.
+        time_ns: time of the first SYN.
+        attempts: number of SYNs.
+        answered: a SYN-ACK was captured.
+        refused: an RST was the first answer.
+        ms: time from the SYN to the ACK of the SYN-ACK; None if ambiguous.
+    """
+
+    flow: int
+    time_ns: int
+    attempts: int
+    answered: bool
+    refused: bool
+    ms: float | None
+
+
+def connects(segments: Segments, lanes: Lanes, copied: Flags, flows: int) -> Iterator[Connect]:
+    """Yield every connection attempt with a captured SYN."""
+    syn_ack = SYN | ACK
+    opening = np.flatnonzero((segments.flags & syn_ack == SYN) & ~copied)
+    answers = np.flatnonzero((segments.flags & syn_ack == syn_ack) & ~copied)
+    answered = np.bincount(segments.flow[answers] ^ 1, minlength=flows)
+    attempts = np.bincount(segments.flow[opening], minlength=flows)
+    _, first = np.unique(segments.flow[opening], return_index=True)
+    for row in np.sort(opening[first]).tolist():
+        flow = int(segments.flow[row])
+        tries, back = int(attempts[flow]), int(answered[flow])
+        ms = _first_ack_ms(segments, lanes.rows(flow), row) if tries == back == 1 else None
+        answer = lanes.rows(flow ^ 1)[:1]
+        refused = not back and bool((segments.flags[answer] & RST).any())
+        yield Connect(flow, int(segments.time_ns[row]), tries, bool(back), refused, ms)
+
+
+def _first_ack_ms(segments: Segments, rows: Ints, opening: int) -> float | None:
+    """Measure the time from a SYN to its sender's first ACK."""
+    for row in rows[:FIRST_ACK_WITHIN].tolist():
+        if segments.flags[row] & (SYN | ACK | RST) == ACK:
+            if row < opening:  # captured in a different order than sent
+                return None
+            return int(segments.time_ns[row] - segments.time_ns[opening]) / 1e6
+    return None

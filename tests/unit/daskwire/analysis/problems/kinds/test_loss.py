@@ -1,0 +1,27 @@
+"""Packets that are lost again and again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.daskwire.analysis.problems.cluster import Cluster, Read, findings, only, transfer
+
+
+@pytest.mark.parametrize("side", ["before", "behind"])
+def test_loss_has_a_direction_and_a_side(read: Read, side: str) -> None:
+    cluster = Cluster()
+    cluster.work()
+    talk = cluster.fetch("w1", "w2", 2.0, step_ns=10_000_000)
+    transfer(talk, 1_000_000, lambda number: f"lost {side}" if number % 12 == 6 else "")
+    row = findings(read(cluster.packets))[0]
+    assert (row["problem"], row["source"], row["destination"]) == ("loss", "w1", "w2")
+    assert row["number"] == 57 and f"{side} the capture point" in row["what"]
+
+
+def test_loss_that_costs_little_is_a_note(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    talk = cluster.fetch("w1", "w2", 2.0, step_ns=2_000_000)
+    transfer(talk, 1_000_000, lambda number: "lost behind" if number % 97 == 50 else "")
+    capture = read(cluster.packets)
+    assert findings(capture) == [] and only(capture, "loss", "note")["number"] == 7

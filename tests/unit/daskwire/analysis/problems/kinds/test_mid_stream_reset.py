@@ -1,0 +1,80 @@
+"""Resets of connections that are in use, and of others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.daskwire.analysis.problems.cluster import (
+    SECOND_NS,
+    Cluster,
+    Read,
+    findings,
+    only,
+    retransmitted,
+)
+from tests.unit.daskwire.build import ACK, FIN, RST, g3
+
+
+def test_reset_with_an_outstanding_request(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    talk = cluster.fetch("w1", "w2", 2.0)
+    talk.time_ns += 2 * SECOND_NS
+    talk.add(1, RST | ACK)
+    row = only(read(cluster.packets), "mid-stream reset")
+    assert (row["source"], row["destination"], row["number"]) == ("w1", "w2", 1)
+    assert row["cost_s"] == pytest.approx(2.0, abs=0.01)
+
+
+def test_reset_of_a_worker_with_tasks(read: Read) -> None:
+    """The reports of its tasks are outstanding; without tasks, it left."""
+    for number, severity in ((0, "note"), (2, "problem")):
+        cluster = Cluster()
+        cluster.work(without="w2")
+        talk = cluster.streams["w2"]
+        talk.time_ns = cluster.at(3)
+        for key in range(number):
+            talk.say(1, g3([{"op": "compute-task", "key": f"task-{key}"}]))
+        talk.time_ns = cluster.at(4)
+        talk.add(1, RST | ACK)
+        row = only(read(cluster.packets), "mid-stream reset", severity)
+        assert (row["source"], row["destination"]) == ("scheduler", "w2")
+        assert row["cost_s"] == pytest.approx(1.0 if number else 0.0, abs=0.01)
+
+
+def test_reset_of_an_idle_connection_is_a_note(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    cluster.fetch("w1", "w2", 2.0).say(1, g3({"status": "OK"})).say(0, g3("OK")).add(0, RST | ACK)
+    capture = read(cluster.packets)
+    assert findings(capture) == [] and only(capture, "mid-stream reset", "note")["source"] == "w2"
+
+
+@pytest.mark.parametrize(("first", "kind"), [("reset", "mid-stream reset"), ("outage", "")])
+def test_time_outs_after_a_reset_are_its_consequence(read: Read, first: str, kind: str) -> None:
+    """An outage that begins before the reset is not."""
+    cluster = Cluster()
+    cluster.work()
+    reset = cluster.fetch("w1", "w2", 2.0 if first == "reset" else 3.0)
+    reset.time_ns += SECOND_NS // 100
+    reset.add(1, RST | ACK)
+    talk = cluster.fetch("w1", "w2", 2.0)
+    reply = g3({"status": "OK"})
+    retransmitted(talk, 1, reply, (0.2, 0.4, 0.8))
+    talk.sent[1] += len(reply)
+    talk.add(0, ACK)
+    problems = [row["problem"] for row in findings(read(cluster.packets))]
+    assert problems == [kind] if kind else "retransmission time-outs" in problems
+
+
+def test_reset_after_a_fin_ends_a_normal_close(read: Read) -> None:
+    """TLS answers a FIN with an alert, and the socket that it reaches is closed."""
+    cluster = Cluster()
+    cluster.work()
+    talk = cluster.fetch("w1", "w2", 2.0)
+    talk.add(0, FIN | ACK)
+    talk.sent[0] += 1
+    talk.say(1, b"alert").add(0, RST)
+    capture = read(cluster.packets)
+    assert findings(capture) == []
+    assert "mid-stream reset" not in {row["problem"] for row in findings(capture, "note")}
