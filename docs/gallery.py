@@ -15,7 +15,7 @@ from pathlib import Path
 from dasklab import report
 from dasklab.model.forms.number_format import UNKNOWN
 from dasklab.model.settings.metric import METRICS
-from dasklab.report.levels import cell_label, level_words
+from dasklab.report.words.levels import cell_label, level_words
 from dasklab.results import pack
 from dasklab.results.run import Run, open_run
 from dasklab.results.statistics.answers import answers

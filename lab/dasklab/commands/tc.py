@@ -101,7 +101,7 @@ def tc(
 
 def _sentence(host: str, answer: dict[str, Any]) -> str:
     """Return what the kernel of a host reports, and how to undo it."""
-    from dasklab.report.levels import describe_links
+    from dasklab.report.words.levels import describe_links
 
     if not answer["configured"]:
         return f"{host}: no impairment on {answer['interface']}."

@@ -114,7 +114,7 @@ def _row(watched: Watched, host: str) -> list[str]:
 
 
 def _cells(rates: Rates) -> list[str]:
-    from dasklab.report.levels import describe_link
+    from dasklab.report.words.levels import describe_link
 
     return [
         f"{rates.cpu:.0%}",

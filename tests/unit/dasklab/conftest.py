@@ -18,7 +18,7 @@ from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import Setup
 from dasklab.model.settings.impairments import AMOUNTS, IMPAIRMENTS, needs_netem
 from dasklab.model.settings.nic import DRIVERS
-from dasklab.report import section
+from dasklab.report.pages import section
 from dasklab.results.run import Trial
 from dasklab.running.driver import driver
 

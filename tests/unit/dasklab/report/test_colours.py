@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 from dasklab.breakdown.model.causes import CAUSES, PARTS, Cause, Group
-from dasklab.report.rendering import render
+from dasklab.report.templates.rendering import render
 
 from tests.unit.dasklab.report.colour_vision import VISION, ciede2000, contrast, difference
 

@@ -17,9 +17,11 @@ import pytest
 from dasklab import report
 from dasklab.model.experiments import experiment
 from dasklab.model.forms.number_format import format_number
-from dasklab.report import captures, figures, levels, page, section, sentences
-from dasklab.report.captures import counting
-from dasklab.report.captures.content import Content
+from dasklab.report.drawings import captures, figures
+from dasklab.report.drawings.captures import counting
+from dasklab.report.drawings.captures.content import Content
+from dasklab.report.pages import page, section
+from dasklab.report.words import levels, sentences
 from dasklab.results import load, recording
 from dasklab.results.recording import Recording
 from dasklab.results.run import Run, Trial

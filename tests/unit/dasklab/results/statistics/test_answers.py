@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from dasklab.report import sentences
-from dasklab.report.levels import cell_label
+from dasklab.report.words import sentences
+from dasklab.report.words.levels import cell_label
 from dasklab.results import load
 from dasklab.results.statistics.answers import answer, answers, error_rates
 from dasklab.results.statistics.inference import ALPHA

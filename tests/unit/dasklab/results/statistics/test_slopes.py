@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from dasklab.report import section
+from dasklab.report.pages import section
 from dasklab.results.statistics.slopes import rate_slopes
 
 from tests.unit.dasklab.conftest import Json

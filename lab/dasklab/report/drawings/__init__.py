@@ -1,0 +1,1 @@
+"""What the report draws: metrics, captures, timelines, where the time went."""

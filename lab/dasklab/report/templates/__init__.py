@@ -1,0 +1,1 @@
+"""The templates of all pages, and what renders them."""

@@ -1,0 +1,1 @@
+"""What the report says in words: levels, answers, notes, facts."""
