@@ -18,7 +18,7 @@ from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import Setup
 from dasklab.model.settings.impairments import AMOUNTS, IMPAIRMENTS, needs_netem
 from dasklab.model.settings.nic import DRIVERS
-from dasklab.report.pages import section
+from dasklab.report.pages import pictures
 from dasklab.results.run import Trial
 from dasklab.running.driver import driver
 
@@ -199,7 +199,7 @@ def bucket(rate_mbit: float, **room: int) -> Json:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not draw the figures of a page, for tests of its text."""
-    monkeypatch.setattr(section, "save", lambda figure, stem: "<svg/>")
+    monkeypatch.setattr(pictures, "save", lambda figure, stem: "<svg/>")
 
 
 @pytest.fixture

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from dasklab.model.files import Hosts
 from dasklab.model.settings.metric import METRICS
 from dasklab.report.words import sentences
 from dasklab.report.words.levels import Words, cell_label
-from dasklab.report.words.notes import InvalidTrials
+from dasklab.report.words.notes import InvalidTrials, damaged_trials, invalid_trials, notes, suspicious_trials
+from dasklab.report.words.provenance import Fact, provenance
+from dasklab.results.run import Run
 from dasklab.results.statistics import reasons
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.interval import format_interval
@@ -40,6 +44,48 @@ class Bars:
 
     title: str
     bars: list[Bar]
+
+
+@dataclass(frozen=True)
+class FirstScreen:
+    """What stands above everything else, besides the question and the sentence that answers it."""
+
+    certain: str
+    why: str
+    bars: Bars | None
+    further: list[str]
+    invalid: str
+    facts: list[Fact]
+    notes: list[str]
+
+
+def first_screen(
+    run: Run,
+    answers: Mapping[str, Answer],
+    words: Words,
+    simulated: str | None,
+    identity: Mapping[str, Any],
+    hosts: Hosts | None,
+) -> FirstScreen:
+    """Return the first screen of a run's section.
+
+    Args:
+        simulated: where the costs of a simulated run come from; None for a measured run.
+        identity: what the run was measured with, see ``results.statistics.identity``.
+        hosts: facts of the hosts, if they were stored.
+    """
+    trials, main = run.trials, next(iter(answers.values()), None)
+    verdicts, damaged = [trial.result for trial in trials], list(damaged_trials(run))
+    certain, why = certainty(main, len(trials), simulated)
+    return FirstScreen(
+        certain=certain,
+        why=why,
+        bars=bars(main, words),
+        further=list(further_answers(answers, words)),
+        invalid=invalid_sentence(invalid_trials(verdicts), len(trials), damaged),
+        facts=list(provenance(run.document, [trial.attempt for trial in trials], hosts, identity)),
+        notes=[*damaged, *suspicious_trials(verdicts), *notes(trials)],
+    )
 
 
 def bars(answer: Answer | None, words: Words) -> Bars | None:

@@ -68,7 +68,7 @@ def _write(runs: list[Run], output: Path, page_folder: Path | None, tell: Tell) 
         return content
 
     sections = [content for _, content in for_each_run(runs, read)]
-    answers = {section.name: section.answers for section in sections if not section.simulated}
+    answers = {section.document.name: section.answers for section in sections if not section.simulated}
     content: dict[str, Any] = {
         "sections": sections,
         "pairs": side_by_side(sections),

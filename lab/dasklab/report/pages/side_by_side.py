@@ -84,7 +84,7 @@ def side_by_side(sections: Sequence[Section]) -> list[SideBySide]:
     """Compare the first and the last run of each experiment that has several."""
     runs: dict[str, list[Section]] = {}
     for section in sections:
-        runs.setdefault(section.name, []).append(section)
+        runs.setdefault(section.document.name, []).append(section)
     return [pair for group in runs.values() if len(group) > 1 for pair in _compared(group[0], group[-1])]
 
 
@@ -178,11 +178,11 @@ def _bars(changes: Sequence[CellChange], labels: Mapping[str, str]) -> list[BarP
 
 
 def _times(old: Section, new: Section) -> Iterator[TimePair]:
-    if not (old.time and new.time):
+    if not (old.time.table and new.time.table):
         return
-    before = {row.cell: row for row in old.time.rows}
-    longest = max(row.makespan_s for row in (*old.time.rows, *new.time.rows))
-    for row in new.time.rows:
+    before = {row.cell: row for row in old.time.table.rows}
+    longest = max(row.makespan_s for row in (*old.time.table.rows, *new.time.table.rows))
+    for row in new.time.table.rows:
         if earlier := before.get(row.cell):
             ends = 100 * earlier.makespan_s / longest, 100 * row.makespan_s / longest
             yield TimePair(row.cell, earlier, row, *ends)

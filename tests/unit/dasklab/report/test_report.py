@@ -20,7 +20,7 @@ from dasklab.model.forms.number_format import format_number
 from dasklab.report.drawings import captures, figures
 from dasklab.report.drawings.captures import counting
 from dasklab.report.drawings.captures.content import Content
-from dasklab.report.pages import page, section
+from dasklab.report.pages import page, tables
 from dasklab.report.words import levels, sentences
 from dasklab.results import load, recording
 from dasklab.results.recording import Recording
@@ -386,7 +386,7 @@ def test_effects_of_two_factors_are_separated(tmp_path: Path) -> None:
         r"x (2\.0\d|1\.9\d) \(.*\) with 100 Mbit/s, x (2\.0\d|1\.9\d) \(.*\) with 50 Mbit/s\."
     )
     assert re.fullmatch(pattern, sentences.contrasts(result)[-1]), sentences.contrasts(result)
-    [table] = section.interactions({"compute_s": result})
+    [table] = tables.interactions({"compute_s": result})
     assert table.head == ["cell", "added, s", "rate_mbit alone, %", "bridge alone, %", "only combined, %"]
     rows = {name: [float(text.split()[0]) for text in row] for name, *row in table.rows}
     assert sorted(rows) == ["rate_mbit=100,bridge=flooding", "rate_mbit=50,bridge=flooding"]

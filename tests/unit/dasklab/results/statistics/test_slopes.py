@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from dasklab.report.pages import section
+from dasklab.report.pages import tables
 from dasklab.results.statistics.slopes import rate_slopes
 
 from tests.unit.dasklab.conftest import Json
@@ -55,7 +55,7 @@ def test_slope_is_the_data_that_waits_for_the_link_whatever_else_the_run_does() 
 
 
 def test_report_has_a_table_of_slopes() -> None:
-    [table] = section.rate_slopes(frame({"dask": (1, 800)}))
+    [table] = tables.rate_slopes(frame({"dask": (1, 800)}))
     assert table.rows == [["engine=dask,work=join", "no cap, 50.0, 100", "100 (100 to 100)"]]
 
 
