@@ -53,7 +53,7 @@ from random import Random
 from chaos_recorder import RecordedCluster, until, wait
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
-from dasklab.running.lock.holders import holders
+from dasklab.running.lock.lock import holders
 from minipve.base import process
 from minipve.base.paths import Paths
 from minipve.endpoint import control

@@ -7,14 +7,18 @@ right is left alone, so a reload never takes a link down. Runs inside the node's
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minipve.base import process
 from minipve.base.paths import Paths
-from minipve.network import interfaces, links, tunnels, vlans, vnets
+from minipve.network import interfaces, links, vlans, vnets
 from minipve.network.interfaces import Iface
 from minipve.network.links import Command
+
+DEFAULT_PORT = "4789"
+ANY_MAC = "00:00:00:00:00:00"
+"""The forwarding entries with this address list the peers that get frames for unknown addresses."""
 
 
 def reload(paths: Paths, node: str = "") -> None:
@@ -25,7 +29,7 @@ def reload(paths: Paths, node: str = "") -> None:
     for command in plan(configured, _existing_bridges(), node):
         process.run(command)
     existing = {row["ifname"]: row for row in links.ip_json("-d", "link", "show", "type", "vxlan")}
-    for command in tunnels.plan(configured, existing, {name: _peers(name) for name in existing}):
+    for command in plan_tunnels(configured, existing, {name: _peers(name) for name in existing}):
         process.run(command)
     for bridge in configured.values():
         if bridge.is_vlan_aware and bridge.ports in configured:
@@ -34,7 +38,7 @@ def reload(paths: Paths, node: str = "") -> None:
 
 def _peers(tunnel: str) -> list[str]:
     rows = process.run_json(["bridge", "-j", "fdb", "show", "dev", tunnel]) or []
-    return [row["dst"] for row in rows if row.get("mac") == tunnels.ANY_MAC and "dst" in row]
+    return [row["dst"] for row in rows if row.get("mac") == ANY_MAC and "dst" in row]
 
 
 def create_missing(configured: Mapping[str, Iface], node: str = "") -> None:
@@ -113,3 +117,69 @@ def bridge_mac(name: str, node: str = "") -> str:
     """
     digest = hashlib.sha256(f"{node}{name}".encode()).digest()
     return ":".join(["02", "da", "5b", *(f"{byte:02x}" for byte in digest[:3])])
+
+
+# VXLAN tunnels between the nodes of a cluster; each is a port of a vnet's bridge. Like a bridge, a
+# tunnel learns behind which peer a MAC address is. It sends a frame for an unknown address to all its
+# peers.
+def plan_tunnels(
+    configured: Mapping[str, Iface],
+    existing: Mapping[str, Mapping[str, Any]],
+    existing_peers: Mapping[str, Iterable[str]],
+) -> list[Command]:
+    """Return the commands that turn the existing tunnels into the configured ones (pure).
+
+    A tunnel whose VXLAN id or port has changed is deleted and created again.
+
+    Args:
+        configured: the stanzas of the interfaces files, by name.
+        existing: rows of `ip -j -d link show type vxlan`, by name.
+        existing_peers: the addresses of the peers that each existing tunnel has.
+    """
+    tunnels = {name: iface for name, iface in configured.items() if iface.vxlan_id and iface.auto}
+    usable = {
+        name for name, iface in tunnels.items() if name in existing and _matches_tunnel(iface, existing[name])
+    }
+    bridges = {iface.ports: name for name, iface in configured.items() if iface.ports in tunnels}
+    commands = [["ip", "link", "delete", name] for name in existing if name not in usable]
+    for name, iface in tunnels.items():
+        is_new = name not in usable
+        commands += [_create_tunnel(iface)] if is_new else []
+        if is_new or existing[name].get("master") != bridges.get(name):
+            commands.append(["ip", "link", "set", name, "master", bridges[name], "mtu", iface.mtu, "up"])
+        commands += _change_peers(iface, set() if is_new else set(existing_peers.get(name, ())))
+    return commands
+
+
+def _matches_tunnel(iface: Iface, row: Mapping[str, Any]) -> bool:
+    vxlan = row["linkinfo"]["info_data"]
+    return (str(vxlan["id"]), str(vxlan["port"])) == (iface.vxlan_id, _tunnel_port(iface))
+
+
+def _tunnel_port(iface: Iface) -> str:
+    return iface.option("vxlan-port") or DEFAULT_PORT
+
+
+def _create_tunnel(iface: Iface) -> Command:
+    return [
+        "ip",
+        "link",
+        "add",
+        iface.name,
+        "type",
+        "vxlan",
+        "id",
+        iface.vxlan_id,
+        "dstport",
+        _tunnel_port(iface),
+    ]
+
+
+def _change_peers(iface: Iface, before: set[str]) -> list[Command]:
+    after = set(iface.options_named("vxlan_remoteip"))
+    changes = {"delete": sorted(before - after), "append": sorted(after - before)}
+    return [
+        ["bridge", "fdb", verb, ANY_MAC, "dev", iface.name, "dst", peer]
+        for verb, peers in changes.items()
+        for peer in peers
+    ]

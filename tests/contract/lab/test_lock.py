@@ -18,8 +18,7 @@ import yaml
 from dasklab.errors import LabError
 from dasklab.paths import PLAYBOOKS
 from dasklab.paths import SHARE as ROOT
-from dasklab.running.lock.holders import holders
-from dasklab.running.lock.lock import LabLock, lock_files, lock_lab
+from dasklab.running.lock.lock import LabLock, holders, lock_files, lock_lab
 from dasklab.running.playbooks import playbook
 from dasklab.running.playbooks.watchdog import MITOGEN, Watchdog
 

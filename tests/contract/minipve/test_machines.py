@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minipve.guests.qemu import sandbox
+from minipve.guests.qemu import power
 
 from tests.contract.conftest import Allow, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
@@ -64,7 +64,7 @@ def test_state_folder_with_a_long_path(real: bool, tmp_path: Path) -> None:
 
 
 def test_qemu_is_sandboxed_and_outlives_the_endpoint(ours: Endpoint, running: int) -> None:
-    if not sandbox.words():
+    if not power.sandbox_words():
         pytest.skip("this QEMU, or this kernel, has no seccomp")
     rows = Path(f"/proc/{ours.vm(running).status.current.get()['pid']}/status").read_text().splitlines()
     status = dict(line.split(":", 1) for line in rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 from shlex import quote
+from typing import Protocol
 from urllib.parse import unquote
 
 from dasklab.errors import LabError
@@ -18,7 +19,6 @@ from dasklab.machines.endpoint.guest_kinds import KINDS, contents
 from dasklab.machines.endpoint.observed import Observed, ObservedGuest, is_ours
 from dasklab.machines.inventory.topology import Guest, Lab, check_unique, template_name
 from dasklab.machines.plan import bridges, containers, images, vms, zones
-from dasklab.machines.plan.guest_planners import PLANNERS
 from dasklab.model.settings.nic import MODELS, GuestKind, net_from_pve, net_keys
 
 
@@ -238,3 +238,19 @@ def _in_order(have: str, key: str, want: Value) -> str:
     return ",".join(
         sorted(have.split(","), key=lambda part: (positions | first).get(part.partition("=")[0], len(order)))
     )
+
+
+class GuestPlanner(Protocol):
+    """How to plan guests of one kind."""
+
+    def make(self, guest: Guest, lab: Lab) -> Iterator[Change]:
+        """Yield the calls that create a guest and start it."""
+
+    def config(self, guest: Guest, lab: Lab) -> dict[str, Value]:
+        """Return the settings of a guest that may change later."""
+
+    def is_live(self, key: str, have: str | None, want: Value) -> bool:
+        """Return whether this setting can change while the guest runs."""
+
+
+PLANNERS: Mapping[GuestKind, GuestPlanner] = {"vm": vms, "container": containers}

@@ -1,6 +1,6 @@
 """Plan the API calls that create virtual machines: linked clones of one template. Pure.
 
-See ``dasklab.machines.plan.guest_planners``.
+See ``dasklab.machines.plan.lab_plan``.
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from shlex import quote
+from shlex import join, quote
 from typing import Any
 
+from dasklab.errors import LabError
+from dasklab.model.experiments import experiment
 from dasklab.model.files import Hosts
 from dasklab.report.trials.trial_rows import TrialRow, by_cell
 from dasklab.report.words.notes import InvalidTrials, invalid_trials
-from dasklab.report.words.repeat import repeat_words
 from dasklab.results.run import Run
 
 
@@ -60,3 +61,27 @@ def trials_screen(
         share_pct=100 * measuring_s / wall_s if wall_s else 0,
         overhead_s=(wall_s - measuring_s) / len(attempts),
     )
+
+
+def repeat_words(run: Run) -> str:
+    """Return the words before the cell's name in the command that repeats a cell.
+
+    An experiment that comes with dasklab is named, so that the command works on any machine. One that was
+    read from a file, or run with other blocks, is in the run's folder only.
+    """
+    if not _comes_with_dasklab(run):
+        return join(["dasklab", "reproduce", str(run.folder)])
+    options = ["--quick"] * run.document.quick
+    if run.simulated:
+        options += ["--simulate", "--from", run.simulated.origin]
+    return join(["dasklab", "run", run.document.name, *options, "--only"])
+
+
+def _comes_with_dasklab(run: Run) -> bool:
+    document = run.document
+    if document.name not in experiment.names():
+        return False
+    try:
+        return experiment.load(document.name, document.quick)[1] == run.experiment
+    except LabError:  # of another version
+        return False

@@ -22,18 +22,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from dasklab.errors import LabError
-from dasklab.running.lock.holders import end_holders, holders
 
 VARIABLE = "DASKLAB_LOCK"
 COMMAND_CHARS = 100  # how much of the owner's command line a message quotes
+PATIENCE_S = 10.0  # after a signal, before the next one
 
 
 def lock_files(hosts: Sequence[str], value: Callable[[str, str], Any]) -> list[Path]:
@@ -242,3 +243,42 @@ def command_line() -> str:
     """Return this process's command, shortened, for messages."""
     line = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return line if len(line) <= COMMAND_CHARS else f"{line[:COMMAND_CHARS]}..."
+
+
+def holders(file: Path) -> set[int]:
+    """Return the PIDs of other processes that have the file open, as far as this user may see them."""
+    pids: set[int] = set()
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return pids
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # the process has ended, or belongs to another user
+            if os.path.samestat(link.stat(), status):
+                pids.add(int(link.parts[2]))
+    return pids - {os.getpid()}
+
+
+def end_holders(file: Path) -> bool:
+    """End the other processes that have the file open, and their children. Return whether there were any."""
+    any_ended = False
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        pids = holders(file)
+        any_ended |= bool(pids)
+        for pid in pids:
+            _signal(pid, signum)
+        deadline = time.monotonic() + PATIENCE_S
+        while pids and (pids := holders(file)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if not pids:
+            break
+    return any_ended
+
+
+def _signal(pid: int, signum: signal.Signals) -> None:
+    """Signal a process. SIGKILL goes to its whole process group if it leads one, as Ansible's workers do."""
+    with suppress(ProcessLookupError, PermissionError):
+        if signum == signal.SIGKILL and os.getpgid(pid) == pid:
+            os.killpg(pid, signum)
+        else:
+            os.kill(pid, signum)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import threading
 import time
 import zoneinfo
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from minipve.api.routing import route
+from minipve.base.atomic import write_atomic
 from minipve.base.errors import ApiError, parameter_error
 from minipve.config.rules.formats import split_list
 from minipve.config.rules.kinds import LXC
-from minipve.node import settings as node_settings
 from minipve.node.call import Call
+from minipve.node.node import Node
 
 _NODE = "/nodes/{node}"
 _CONTROL = {"node", "digest", "delete", "property"}
@@ -27,13 +32,15 @@ _SERVICES = {
     "pvestatd": "PVE Status Daemon",
 }
 """The services whose work minipve does."""
+NodeSettings = dict[str, Any]
+_lock = threading.Lock()
 
 
 @route("GET", f"{_NODE}/config")
 def config(call: Call) -> dict[str, Any]:
     """Return the node's configuration, or one property of it."""
-    settings = node_settings.load(call.node)
-    digest = {"digest": node_settings.digest(settings)}
+    settings = _load(call.node)
+    digest = {"digest": _digest(settings)}
     if name := call.get("property"):
         return digest | ({name: settings["config"][name]} if name in settings["config"] else {})
     return dict(settings["config"]) | digest
@@ -45,8 +52,8 @@ def update_config(call: Call) -> None:
     changed = {key: value for key, value in call.params.items() if key not in _CONTROL}
     if unsupported := sorted(changed.keys() - _SUPPORTED):
         raise parameter_error(**dict.fromkeys(unsupported, "not supported here"))
-    with node_settings.change(call.node) as settings:
-        if call.get("digest") not in (None, node_settings.digest(settings)):
+    with _change(call.node) as settings:
+        if call.get("digest") not in (None, _digest(settings)):
             raise ApiError(LXC.modified)
         for name in split_list(call.get("delete", "")):
             settings["config"].pop(name, None)
@@ -55,14 +62,14 @@ def update_config(call: Call) -> None:
 
 @route("GET", f"{_NODE}/dns")
 def dns(call: Call) -> dict[str, str]:
-    settings: dict[str, str] = node_settings.load(call.node)["dns"]
+    settings: dict[str, str] = _load(call.node)["dns"]
     return settings
 
 
 @route("PUT", f"{_NODE}/dns")
 def update_dns(call: Call) -> None:
     """Store the search domain and the servers, which minipve does not use."""
-    with node_settings.change(call.node) as settings:
+    with _change(call.node) as settings:
         settings["dns"] = {key: value for key, value in call.params.items() if key != "node"}
 
 
@@ -76,7 +83,7 @@ def hosts(call: Call) -> dict[str, str]:
 @route("GET", f"{_NODE}/time")
 def read_time(call: Call) -> dict[str, Any]:
     """Return the time in UTC, and in the node's time zone as if that were UTC."""
-    name, now = node_settings.load(call.node)["timezone"], int(time.time())
+    name, now = _load(call.node)["timezone"], int(time.time())
     offset = datetime.fromtimestamp(now, zoneinfo.ZoneInfo(name)).utcoffset()
     local = now + int(offset.total_seconds()) if offset else now
     return {"timezone": name, "time": now, "localtime": local}
@@ -87,7 +94,7 @@ def update_time(call: Call) -> None:
     """Set the time zone, in which only ``GET .../time`` shows the time."""
     if call["timezone"] not in zoneinfo.available_timezones():
         raise ApiError(f"No such timezone: '{call['timezone']}'")
-    with node_settings.change(call.node) as settings:
+    with _change(call.node) as settings:
         settings["timezone"] = call["timezone"]
 
 
@@ -114,3 +121,31 @@ def service_state(call: Call) -> dict[str, str]:
         name = call["service"]
         return {"service": name, "name": name, "desc": name, "state": "unknown", "unit-state": "not-found"}
     return _service(call["service"])
+
+
+def _load(node: Node) -> NodeSettings:
+    """Return the settings: ``config``, ``dns`` and ``timezone``."""
+    defaults: NodeSettings = {"config": {}, "dns": {}, "timezone": "Etc/UTC"}
+    try:
+        return defaults | dict(json.loads(_file(node).read_bytes()))
+    except FileNotFoundError:
+        return defaults
+
+
+@contextmanager
+def _change(node: Node) -> Iterator[NodeSettings]:
+    """Yield the settings, and save them unless the block fails."""
+    with _lock:
+        settings = _load(node)
+        yield settings
+        write_atomic(_file(node), json.dumps(settings, indent=1) + "\n")
+
+
+def _digest(settings: NodeSettings) -> str:
+    """Return SHA-1 over the configuration."""
+    text = json.dumps(settings["config"], sort_keys=True)
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _file(node: Node) -> Path:
+    return node.paths.state / "etc" / "node.json"

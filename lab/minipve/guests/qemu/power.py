@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import cache
 from pathlib import Path
 
 from minipve.base import process
@@ -12,7 +13,7 @@ from minipve.base.paths import Paths
 from minipve.base.process import MachineError
 from minipve.config import drives, nics, values
 from minipve.config.values import Config
-from minipve.guests.qemu import accel, agent, cloudinit, command_line, qmp, sandbox, spawn, tsc
+from minipve.guests.qemu import accel, agent, cloudinit, command_line, qmp, spawn, tsc
 from minipve.guests.qemu.accel import Accel
 from minipve.guests.qemu.running import clean, has_agent, locks, reap, running_pid
 from minipve.image import direct_boot
@@ -22,13 +23,15 @@ from minipve.network.taps import plug, vhost_works
 from minipve.storage.directory import Storage
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 10.0
+_SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+_QUIT = '{"execute": "qmp_capabilities"}\n{"execute": "quit"}\n'
 
 
 def qemu_argv(vmid: int, config: Config, paths: Paths, accelerator: Accel) -> list[str]:
     """Return QEMU's command line for a machine. Reads files, changes nothing."""
     return [
         *command_line.machine_words(vmid, config, paths, accelerator),
-        *sandbox.words(),
+        *sandbox_words(),
         *command_line.boot_words(_boot(config, paths), tsc.khz() if accelerator.name == "tcg" else None),
         *command_line.drive_words(config, lambda _slot, drive: _locate(vmid, drive, paths)),
         *command_line.nic_words(vmid, config, vhost_works()),
@@ -148,3 +151,20 @@ def _command(vmid: int, paths: Paths, command: str) -> None:
     if running_pid(vmid, paths) is None:
         raise MachineError(f"VM {vmid} not running")
     qmp.Qmp(vmid, paths).execute(command)
+
+
+# The seccomp sandbox limits what a guest can do after it has broken out of QEMU, which runs as the user of
+# the endpoint: root, if there are containers.
+@cache
+def sandbox_words() -> tuple[str, ...]:
+    """Return the option that enables the sandbox, or nothing if this QEMU or this kernel does not support it.
+
+    Found out once per process, by starting a QEMU without a machine.
+    """
+    option = ("-sandbox", _SANDBOX)
+    bare = ["-machine", "none", "-nodefaults", "-display", "none", "-qmp", "stdio"]
+    try:
+        process.run(["qemu-system-x86_64", *bare, *option], stdin=_QUIT, timeout_s=20)
+    except MachineError:
+        return ()
+    return option

@@ -19,7 +19,6 @@ from minipve.config.store import check_line
 from minipve.config.volume_ids import parse as parse_volume
 from minipve.guests import shared
 from minipve.guests.qemu import cloudinit
-from minipve.guests.vm import unsupported
 from minipve.storage.directory import Storage
 
 _GROUPS = {
@@ -35,6 +34,13 @@ _GROUPS = {
 }
 _CHECKED_BY_VALUE = re.compile(r"(?:efidisk|tpmstate|unused|serial|usb|hostpci|virtiofs)\d+")
 _PRIVILEGES = {option: privs.split() for privs, names in _GROUPS.items() for option in names.split()}
+_NEVER = re.compile(
+    r"(?:hostpci|numa|parallel|usb|virtiofs)\d+|amd-sev|args|audio0|efidisk0|hookscript|hugepages|intel-tdx"
+    r"|ivshmem|tpmstate0|vmstatestorage|watchdog"
+)
+_MAPPINGS = {"usb": "usb", "hostpci": "pci", "virtiofs": "dir"}
+_ONLY = {"arch": ("x86_64",), "bios": ("seabios",), "citype": ("nocloud",)}
+_MACHINES = ("pc", "q35")
 
 
 def check(permit: Permit, vmid: int, pool: str | None, names: Iterable[str]) -> None:
@@ -72,8 +78,8 @@ def check_values(
     ``verb`` is the word in PVE's error texts: ``set`` for a new VM, ``modify`` for a change.
     """
     if not permit.is_root:
-        unsupported.check(permit, vmid, pool, options)
-    unsupported.refuse(options)
+        _check_devices(permit, vmid, pool, options)
+    _refuse_unsupported(options)
     for name, value in options.items():
         if re.fullmatch(r"net\d+", name):
             nic = nics.parse(value)
@@ -143,3 +149,51 @@ def hash_password(password: str) -> str:
     if re.match(r"\$(?:5|6|y|2[aby])\$", password):
         return password
     return process.run(["openssl", "passwd", "-5", "-stdin"], stdin=password).strip()
+
+
+def _refuse_unsupported(options: Mapping[str, str]) -> None:
+    """Raise 400 for options that are not supported; the error names what is supported."""
+    errors = {name: text for name, value in options.items() if (text := _problem(name, value))}
+    if errors:
+        raise parameter_error(**errors)
+
+
+def _check_devices(permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str]) -> None:
+    """Raise 403, or PVE's error for what only root may set, so that privileges are checked before support.
+
+    Only root@pam may use devices of the node itself. Devices that an administrator has mapped require
+    Mapping.Use.
+    """
+    for name, value in options.items():
+        kind = name.rstrip("0123456789")
+        device = _device_parts(value)
+        if kind == "usb":
+            permit.need_vm(vmid, pool, ["VM.Config.HWType"])
+            if device.get("host", "spice").lower() != "spice":
+                raise ApiError(f"only root can set '{name}' config for real devices")
+        elif kind == "hostpci" and "host" in device:
+            raise ApiError(f"only root can set '{name}' config for non-mapped devices")
+        elif kind == "virtiofs":
+            permit.need_vm(vmid, pool, ["VM.Config.Disk"])
+        mapping = device.get("host" if kind == "virtiofs" else "mapping")
+        if kind in _MAPPINGS and mapping:
+            permit.need_right(rights.MAPPING, kind=_MAPPINGS[kind], name=mapping)
+
+
+def _device_parts(text: str) -> dict[str, str]:
+    """Parse a device's property string. The part without a name is the device, or a folder's mapping."""
+    pairs = (part.rpartition("=") for part in text.split(","))
+    return {key or "host": value for key, _, value in pairs}
+
+
+def _problem(name: str, value: str) -> str | None:
+    if _NEVER.fullmatch(name):
+        return "not supported here"
+    if name == "machine" and set(schema.parse_option(name, value).values()) - set(_MACHINES):
+        return f"'{value}' is not supported here, only {' and '.join(_MACHINES)}"
+    if drives.is_slot(name) and drives.is_new(drive := drives.parse(name, value)):
+        fmt = drive.get("format", "qcow2")
+        return None if fmt == "qcow2" else f"format '{fmt}' is not supported here, only qcow2"
+    if name in _ONLY and value not in _ONLY[name]:
+        return f"'{value}' is not supported here, only {' and '.join(_ONLY[name])}"
+    return None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from minipve.base.user_error import UserError
-from minipve.network import interfaces, sdn, tunnels, vnets
+from minipve.network import bridges, interfaces, sdn, vnets
 from minipve.network.sdn import Sdn
 
 PEERS = "10.0.0.1,10.0.0.2,10.0.0.3"
@@ -81,7 +81,7 @@ EXISTING = {"vxlan_lab0": {"master": "lab0", "linkinfo": {"info_data": {"id": 77
 
 
 def _commands(existing: dict[str, Any], peers: list[str]) -> list[str]:
-    return [" ".join(words) for words in tunnels.plan(CONFIGURED, existing, {"vxlan_lab0": peers})]
+    return [" ".join(words) for words in bridges.plan_tunnels(CONFIGURED, existing, {"vxlan_lab0": peers})]
 
 
 def test_new_tunnel_is_a_bridge_port_with_all_peers() -> None:
@@ -107,4 +107,4 @@ def test_tunnel_with_another_id_is_replaced() -> None:
         "ip link delete vxlan_lab0",
         "ip link add vxlan_lab0 type vxlan id 77 dstport 4789",
     ]
-    assert tunnels.plan({}, EXISTING, {}) == [["ip", "link", "delete", "vxlan_lab0"]]
+    assert bridges.plan_tunnels({}, EXISTING, {}) == [["ip", "link", "delete", "vxlan_lab0"]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from minipve.base.paths import Paths
-from minipve.guests.lxc import configuration
+from minipve.guests.lxc import power
 
 NET = "name=eth1,bridge=vmbr1,hwaddr=02:DA:5C:00:00:12,ip=10.77.0.11/24,gw=10.77.0.1,rate=12.5"
 
@@ -18,7 +18,7 @@ def paths(tmp_path: Path) -> Paths:
 
 def test_configuration_has_identity_ids_and_nics(paths: Paths) -> None:
     options = {"hostname": "client.lab", "net1": NET, "features": "nesting=1"}
-    lines = configuration.text(100, options, paths, 100_000).splitlines()
+    lines = power.lxc_configuration(100, options, paths, 100_000).splitlines()
     assert {
         "lxc.uts.name = client",
         "lxc.idmap = u 0 100000 65536",
@@ -26,8 +26,8 @@ def test_configuration_has_identity_ids_and_nics(paths: Paths) -> None:
     } <= set(lines)
     assert "lxc.net.1.hwaddr = 02:DA:5C:00:00:12" in lines and "lxc.net.1.link = vmbr1" in lines
     assert not any(line.startswith("lxc.net.1.ipv4") for line in lines), "the container sets its own address"
-    managed = configuration.text(100, {"net1": f"{NET},host-managed=1"}, paths, 0).splitlines()
+    managed = power.lxc_configuration(100, {"net1": f"{NET},host-managed=1"}, paths, 0).splitlines()
     assert "lxc.net.1.ipv4.address = 10.77.0.11/24" in managed
     assert not any("idmap" in line for line in managed), "a privileged container has no ID map"
-    down = configuration.text(100, {"net1": f"{NET},link_down=1"}, paths, 0)
+    down = power.lxc_configuration(100, {"net1": f"{NET},link_down=1"}, paths, 0)
     assert "lxc.net.1.link" not in down

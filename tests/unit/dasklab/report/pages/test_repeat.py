@@ -12,7 +12,7 @@ from dasklab.cli import main
 from dasklab.commands import reproduce
 from dasklab.model.experiments import experiment
 from dasklab.model.settings.simulated import SimulatedSetup
-from dasklab.report.words.repeat import repeat_words
+from dasklab.report.pages.trials_screen import repeat_words
 from dasklab.results.run import Run
 from dasklab.running.driver import driver
 
