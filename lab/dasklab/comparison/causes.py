@@ -8,7 +8,7 @@ corrected for the number of bottlenecks (Holm).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from dasklab.breakdown.answers.summary import Difference, Summary, without_places
@@ -25,7 +25,6 @@ from dasklab.breakdown.model.causes import (
     NESTED_TASKS,
     OUTSIDE,
     PLACEMENT,
-    SLOW,
     UNKNOWN_WAIT,
     Bottleneck,
 )
@@ -33,7 +32,7 @@ from dasklab.comparison.comparison import CauseChange, Causes
 from dasklab.results.statistics.inference import ALPHA, Estimate, holm
 from dasklab.results.statistics.interval import Interval
 
-ON_A_CPU = (COMPUTING, SLOW, LOST_RESULTS, ACTORS)
+ON_A_CPU = (COMPUTING, LOST_RESULTS, ACTORS)
 ELSEWHERE = (OUTSIDE, LOCKS, NESTED_TASKS, GIL, LINK, PLACEMENT, DISK_USE, UNKNOWN_WAIT)
 """What lasts as long on a busy machine, because it does not need a CPU of its own."""
 LEAST_SHARE = 0.2
@@ -48,20 +47,25 @@ LEAST_S = 0.0005
 
 @dataclass(frozen=True)
 class PathSeconds:
-    """The critical path of one trial or record: the mean over its timed repeats, in seconds."""
+    """The critical path of one trial or record: the mean over its timed repeats, in seconds.
+
+    Attributes:
+        cpu_wait_share: how much of the time in which threads could have computed they waited for a CPU. Of
+            all threads, because the few tasks of a path wait by chance.
+    """
 
     length_s: float
     by_bottleneck: Mapping[Bottleneck, float]
+    cpu_wait_share: float = 0.0
 
     @classmethod
     def of(cls, summary: Summary) -> PathSeconds:
-        return cls(summary.makespan_s, without_places(summary.bottlenecks))
-
-    @property
-    def cpu_wait_share(self) -> float:
-        """How much of the time in which the path's threads could have computed they waited for a CPU."""
-        waiting, computing = self.by_bottleneck.get(CPU, 0.0), self._sum(ON_A_CPU)
-        return waiting / (waiting + computing) if waiting else 0.0
+        waiting_s, computing_s = (
+            sum(s for cause, s in summary.by_cause.items() if cause.bottleneck in bottlenecks)
+            for bottlenecks in ((CPU,), ON_A_CPU)
+        )
+        share = waiting_s / (waiting_s + computing_s) if waiting_s else 0.0
+        return cls(summary.makespan_s, without_places(summary.bottlenecks), share)
 
     @property
     def undisturbed_s(self) -> float:
@@ -70,12 +74,9 @@ class PathSeconds:
         Kernels say how long the threads of tasks waited. The scheduler, the client and event loops waited as
         much, as a share; what waits for no CPU of this machine is as long as it was.
         """
-        seconds = self._sum(ON_A_CPU) + self._sum(ELSEWHERE)
-        others = self.length_s - seconds - self.by_bottleneck.get(CPU, 0.0)
-        return max(seconds + others * (1 - self.cpu_wait_share), LEAST_SHARE * self.length_s)
-
-    def _sum(self, bottlenecks: Iterable[Bottleneck]) -> float:
-        return sum(self.by_bottleneck.get(bottleneck, 0.0) for bottleneck in bottlenecks)
+        elsewhere_s = sum(self.by_bottleneck.get(bottleneck, 0.0) for bottleneck in ELSEWHERE)
+        without_wait_s = elsewhere_s + (self.length_s - elsewhere_s) * (1 - self.cpu_wait_share)
+        return max(without_wait_s, LEAST_SHARE * self.length_s)
 
     def seconds(self, bottleneck: Bottleneck) -> float:
         """Return the seconds of a bottleneck; those of the link and of placement are divided later."""

@@ -9,11 +9,17 @@ The limit divides the answers, by the 95 % interval of the change (``records``, 
     slower                     |   |------|
     cannot decide      |-------|---|
 
-A machine that is busy with other things makes any work longer. The interval that decides is therefore that
-of the lengths without the time in which they waited for a CPU. If the whole lengths are on the other side of
-the limit, the wait explains that, and the verdict is "cannot decide: the machine was busier". A busy machine
-computes more slowly, too, because threads share cores and caches: ``SLOWDOWN`` is allowed for that. So a wait
-never makes work slower, nor does a wait of the old records hide that it is.
+A machine that is busy with other things makes any work longer, so lengths have a second interval: without the
+time in which they waited for a CPU. It holds on a busy machine; on a quiet one it is the wider of the two.
+Either of them decides, if the other one does not contradict it:
+
+- *slower*: one interval is above the limit, the other's best value too, and without the wait the work is
+  longer by more than chance explains;
+- *not slower*: one interval is below the limit, the other's best value too, and if it is the whole length's,
+  the old records did not wait longer.
+
+Otherwise a wait explains the difference, or hides one: "cannot decide: the machine was busier". A busy
+machine computes more slowly, too, because threads share cores and caches: ``SLOWDOWN`` is allowed for that.
 
 A single record on one of the sides gives no interval. Records that were cut off, that are given twice or that
 hold different work decide nothing (``obstacles``).
@@ -40,6 +46,8 @@ from dasklab.terminal import counted
 
 SLOWDOWN = 0.5
 """How much longer computing takes, in logarithms, where threads wait all the time instead of never."""
+SAME_WAIT = 0.05
+"""Shares of waiting that differ by less are taken for the same."""
 MAX_SESSIONS = 100  # on each side; nobody records more
 
 
@@ -81,9 +89,7 @@ class CheckedRecords:
     obstacle: Annotated[str, Field(description="Why the records cannot be compared; empty if they can.")] = ""
     without_cpu_wait: Annotated[
         Interval | None,
-        Field(
-            description="The change in per cent without the time in which they waited for a CPU; it decides."
-        ),
+        Field(description="The change in per cent without the time in which they waited for a CPU."),
     ] = None
     busier: Annotated[
         Literal["", "new", "old"],
@@ -175,14 +181,23 @@ def verdict(
     """Return the verdict, and which side's wait for a CPU prevents another one.
 
     Args:
-        change, without_cpu_wait: by how many per cent the new side is longer.
+        change, without_cpu_wait: by how many per cent the new side is longer; NaN ends decide nothing.
         more_cpu_wait: the share of the time in which threads waited, of the new side minus the old side.
     """
-    slower_limit = _beyond(limit_pct, max(0.0, more_cpu_wait))
-    faster_limit = _beyond(limit_pct, min(0.0, more_cpu_wait))
-    if without_cpu_wait.low > slower_limit and change.value > limit_pct:
+    most_by_wait, least_by_wait = max(0.0, more_cpu_wait), min(0.0, more_cpu_wait)
+    upper_limit, lower_limit = (_beyond(limit_pct, wait) for wait in (most_by_wait, least_by_wait))
+    if min(change.value, without_cpu_wait.value) > upper_limit and (
+        without_cpu_wait.low > upper_limit
+        or (change.low > limit_pct and without_cpu_wait.low > _beyond(0, most_by_wait))
+    ):
         return Verdict.SLOWER, ""
-    if without_cpu_wait.high <= faster_limit and change.value <= limit_pct:
+    if (
+        without_cpu_wait.value <= lower_limit
+        and change.value <= limit_pct
+        and (
+            without_cpu_wait.high <= lower_limit or (change.high <= limit_pct and more_cpu_wait > -SAME_WAIT)
+        )
+    ):
         return Verdict.NOT_SLOWER, ""
     if change.low > limit_pct or (without_cpu_wait.high <= limit_pct < change.value):
         return Verdict.CANNOT_DECIDE, "new"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from dasklab.breakdown.model.causes import CPU, OUTSIDE
+from dasklab.breakdown.answers.summary import Summary
+from dasklab.breakdown.model.causes import COMPUTE, CPU, OUTSIDE, STARVED
 from dasklab.breakdown.model.repeat import Graph
 from dasklab.breakdown.prepare.operations import Operation
 from dasklab.breakdown.show.explain import Explained
@@ -139,6 +140,30 @@ QUIET, LONGER, LONG = Interval(1, -2, 4), Interval(30, 25, 35), Interval(200, 15
 
 
 @pytest.mark.parametrize(
+    ("change", "without_cpu_wait", "expected"),
+    [
+        (LONGER, Interval(20, 5, 35), Verdict.SLOWER),
+        (LONGER, Interval(20, -1, 41), Verdict.CANNOT_DECIDE),  # nothing may be longer but the wait
+        (Interval(20, 5, 35), LONGER, Verdict.SLOWER),
+        (QUIET, Interval(1, -12, 14), Verdict.NOT_SLOWER),
+        (QUIET, Interval(12, -2, 26), Verdict.CANNOT_DECIDE),
+    ],
+)
+def test_one_of_the_two_intervals_decides(
+    change: Interval, without_cpu_wait: Interval, expected: Verdict
+) -> None:
+    assert verdict(change, without_cpu_wait, 10)[0] is expected
+
+
+def test_the_wait_of_all_threads_is_taken_off_the_path() -> None:
+    """The path's own tasks waited by chance: those beside it show how busy the machine was."""
+    summary = Summary(1.0, 2, 1, {(STARVED, 0): 0.3, (COMPUTE, 0): 0.6}, bottlenecks={(CPU, 0): 0.5})
+    assert PathSeconds.of(summary).undisturbed_s == pytest.approx(1.0 * (1 - 0.3 / 0.9))
+    waiting = replace(summary, bottlenecks={(OUTSIDE, 0): 0.4})
+    assert PathSeconds.of(waiting).undisturbed_s == pytest.approx(0.4 + 0.6 * (1 - 0.3 / 0.9))
+
+
+@pytest.mark.parametrize(
     ("change", "without_cpu_wait", "more_cpu_wait", "expected"),
     [
         (LONG, QUIET, 0.8, (Verdict.CANNOT_DECIDE, "new")),  # the wait explains it
@@ -160,7 +185,7 @@ def test_one_record_that_only_waited_for_a_cpu_does_not_prevent_a_verdict() -> N
     def values(*paths: PathSeconds) -> list[SessionValue]:
         return [SessionValue(math.log(path.undisturbed_s), "a session") for path in paths]
 
-    short, waiting = PathSeconds(0.25, {OUTSIDE: 0.2}), PathSeconds(0.25, {CPU: 0.25})
+    short, waiting = PathSeconds(0.25, {OUTSIDE: 0.2}), PathSeconds(0.25, {CPU: 0.25}, 1.0)
     long = PathSeconds(3.05, {OUTSIDE: 3.0})
     estimate = difference(values(long, long, long, long), values(waiting, short, short, short), 0.02)
     assert estimate.value - estimate.margin > math.log(2)
