@@ -8,7 +8,7 @@ from typing import Any
 
 from distributed import Client, Event, LocalCluster, Lock, Queue, Semaphore, get_client, worker_client
 
-from .situation import rest, situation, spin, spread, vary
+from .situation import CLIENT, WORKERS, rest, situation, spin, spread, vary
 
 
 @situation("locks")
@@ -88,7 +88,7 @@ def tasks_that_keep_their_thread(client: Client, cluster: LocalCluster, chance: 
         client.submit(outer, 1, pure=False).result()
 
 
-@situation("actors")
+@situation("actors", place=(CLIENT, WORKERS))
 def actors(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """The client waits for methods of an actor that sleep."""
 

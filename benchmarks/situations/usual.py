@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster, as_completed
 
 from .situation import rest, situation, spin, spread, vary
 
-COMMON = ("computing", "worker lag", "busy peers", "placement", "scheduler", "serialising")
+COMMON = ("computing", "worker lag", "busy peers", "placement", "scheduler")
 """What may be first where data moves between computing tasks of some ten milliseconds."""
 
 

@@ -114,7 +114,7 @@ def pair(left: Model, right: Model) -> float:
     return left.seconds + right.seconds
 
 
-@situation("serialising", "busy peers")
+@situation("busy peers")
 def slow_unpickling_on_workers(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Each task needs two small objects of different workers; to deserialise one takes a long time.
 
