@@ -29,20 +29,9 @@ from random import Random
 
 from chaos import LIMIT_S, Bench, build, leftovers, parent
 from chaos_recorder import until, wait
+from dasklab.running.playbooks.ansible_lab import LOG, PHASE_DONE
+from dasklab.running.playbooks.orders import TIMED_PHASES
 from minipve.guests.lxc import cgroups
-
-PHASES = (
-    "prepare",
-    "probe-rtt-before",
-    "probe-throughput-before",
-    "inspect-before",
-    "start",
-    "run",
-    "stop",
-    "probe-rtt-after",
-    "probe-throughput-after",
-)
-PHASE_ENDS = "Carry out the order: "  # stands in a trial's ansible.log once for each phase that has ended
 
 
 @dataclass
@@ -102,7 +91,7 @@ def stop(bench: Bench, seconds: float) -> int:
 def ended_phases(trial: Path) -> int:
     """Return how many phases of a trial have ended."""
     with suppress(OSError):
-        return (trial / "ansible.log").read_text(errors="replace").count(PHASE_ENDS)
+        return (trial / LOG).read_text(errors="replace").count(PHASE_DONE)
     return 0
 
 
@@ -139,7 +128,7 @@ def _wait_for_run(bench: Bench, driver: subprocess.Popen[bytes], number: int) ->
 
 
 def _wait_for_phase(driver: subprocess.Popen[bytes], trial: Path, phase: str) -> None:
-    position = PHASES.index(phase)
+    position = TIMED_PHASES.index(phase)
     until(lambda: ended_phases(trial) >= position or driver.poll() is not None, LIMIT_S)
 
 
@@ -148,19 +137,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--stops", type=int, default=len(PHASES), help="number (default %(default)s)")
+    parser.add_argument("--stops", type=int, default=len(TIMED_PHASES), help="number (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=15.0, help="length of a stop (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of phases and moments")
     parser.add_argument(
         "--phases",
         type=lambda text: text.split(","),
-        default=list(PHASES),
-        help=f"some of {','.join(PHASES)} (default: all)",
+        default=list(TIMED_PHASES),
+        help=f"some of {','.join(TIMED_PHASES)} (default: all)",
     )
     parser.add_argument("--folder", type=Path, help="folder of the lab, which is kept")
     args = parser.parse_args()
-    if unknown := [phase for phase in args.phases if phase not in PHASES]:
-        parser.error(f"no such phase: {', '.join(unknown)}; phases are {', '.join(PHASES)}")
+    if unknown := [phase for phase in args.phases if phase not in TIMED_PHASES]:
+        parser.error(f"no such phase: {', '.join(unknown)}; phases are {', '.join(TIMED_PHASES)}")
     with tempfile.TemporaryDirectory(prefix="stops-") as temporary:
         folder = (args.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)

@@ -40,6 +40,19 @@ SCHEDULER_PORT = 8786
 PROGRAMS = "/opt/dasklab/bin"
 FAULT_MARGIN_S = 60  # a workload that hangs is reported before its cluster ends
 
+TIMED_PHASES = (
+    "prepare",
+    "probe-rtt-before",
+    "probe-throughput-before",
+    "inspect-before",
+    "start",
+    "run",
+    "stop",
+    "probe-rtt-after",
+    "probe-throughput-after",
+)
+"""The phases of every trial, in their sequence; without throughput where it is not measured."""
+
 Steps = dict[str, list[GuestStep]]
 
 

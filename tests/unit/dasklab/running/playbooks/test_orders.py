@@ -11,7 +11,7 @@ from dasklab.model.experiments import experiment
 from dasklab.model.experiments.order import LabHost, Phase, TrialOrders
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.running.plan.trials import plan
-from dasklab.running.playbooks.orders import orders, venv_folder
+from dasklab.running.playbooks.orders import TIMED_PHASES, orders, venv_folder
 
 from tests.unit.dasklab.conftest import HOSTS, SETUP
 
@@ -23,17 +23,6 @@ LAB = {
     )
     for number, name in enumerate(HOSTS, start=11)
 }
-TIMED = [
-    "prepare",
-    "probe-rtt-before",
-    "probe-throughput-before",
-    "inspect-before",
-    "start",
-    "run",
-    "stop",
-    "probe-rtt-after",
-    "probe-throughput-after",
-]
 
 
 def trial_of(tmp_path: Path, **settings: Any) -> RequestedTrial:
@@ -64,7 +53,7 @@ def steps(result: TrialOrders, name: str, host: str) -> dict[str, dict[str, Any]
 
 def test_phases_are_the_method_of_the_lab(tmp_path: Path) -> None:
     result = orders(trial_of(tmp_path), LAB)
-    assert [phase.name for phase in result.phases] == TIMED
+    assert [phase.name for phase in result.phases] == list(TIMED_PHASES)
     assert [phase.name for phase in result.phases if phase.look] == ["start", "stop"]
     assert [(phase.name, phase.bridge) for phase in result.phases if phase.bridge] == [
         ("prepare", "learning")
@@ -167,7 +156,7 @@ def test_fault_is_armed_before_the_run_and_ended_after_it(tmp_path: Path) -> Non
 def test_capture_starts_before_its_cluster_on_the_flooding_bridge(tmp_path: Path) -> None:
     result = orders(trial_of(tmp_path, capture=True), LAB)
     names = [phase.name for phase in result.phases]
-    assert names[len(TIMED) :] == [
+    assert names[len(TIMED_PHASES) :] == [
         "capture-start",
         "capture-cluster",
         "capture-run",
