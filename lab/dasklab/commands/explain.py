@@ -80,7 +80,7 @@ def explain(
     run = open_run(first)
     of_one_trial = {"--operation": operation, "--why": why or None, "--trace": trace, "--profile": profile}
     if run.is_experiment:
-        _refuse(of_one_trial, f"{run.folder}: a run of an experiment")
+        _refuse(of_one_trial, f"{run}: a run of an experiment")
         if second is None:
             _explain_run(run, captured, as_json)
         else:
@@ -177,7 +177,7 @@ def _explain_run(run: Run, captured: bool, as_json: bool) -> None:
     trials = list(explain_trials(run, captured, valid_only=True))
     cells = summarise_cells(run, trials)
     if not cells:
-        raise LabError(f"{run.folder}: no Dask records were found for its baseline")
+        raise LabError(f"{run}: no Dask records were found for its baseline")
     base = next(iter(cells))
     _print_summary(cells[base], base, as_json)
     time = _time(run)
@@ -197,7 +197,7 @@ def _explain_runs(old: Run, new: Run, captured: bool, as_json: bool) -> None:
     before, after = (list(explain_trials(run, captured, valid_only=True)) for run in (old, new))
     comparison = compare_runs(old, new, anyway=True, recorded=(before, after))
     if not comparison.causes:
-        raise LabError(f"{old.folder} and {new.folder} have no cell of which both hold Dask's records")
+        raise LabError(f"{old} and {new} have no cell of which both hold Dask's records")
     for reason in comparison.unlike if not as_json else ():
         click.echo(f"Hardly comparable: {reason}")
     for name, causes in comparison.causes.items():
@@ -315,12 +315,10 @@ def _print_growth(cells: Mapping[str, Summary]) -> None:
 
 def _draw(trial: Explained, base: Explained | None = None) -> None:
     """Draw the repeat of middle length, below that of another trial on the same scale."""
-    from dasklab.results import cached
-
     trials = [item for item in (base, trial) if item and item.timed]
     if not trials:
         return
-    stem = cached.writable(trial.trial.folder) / ("explain-capture" if trial.captured else "explain")
+    stem = trial.trial.computed_file("explain-capture" if trial.captured else "explain")
     if base:  # a level may have a dot in it, which does not start a suffix
         stem = stem.with_name(f"{stem.name}-beside-{base.trial.name.replace('.', '_')}")
 
@@ -347,7 +345,7 @@ def _write_profile(trial: Explained, path: Path) -> None:
     timed = stacks[stacks.repeat.isin([repeat.number for repeat in trial.timed])]
     if timed.empty:
         setting = "dask: {distributed: {worker: {profile: {enabled: true}}}}"
-        raise LabError(f"{trial.trial.folder}: Dask's profile was off", f"in the experiment: {setting}")
+        raise LabError(f"{trial.trial}: Dask's profile was off", f"in the experiment: {setting}")
     atomic.write_text(path, json.dumps(speedscope(timed, trial.trial.name)))
     click.echo(f"For speedscope.app: {path}")
 

@@ -40,7 +40,7 @@ def add(file: Path, runs: tuple[Path, ...]) -> None:
     from dasklab.results.run import find_runs
 
     for run in (run for path in runs for run in find_runs(path)):
-        click.echo(f"{run.folder}: {table.add(file, run)} samples added to {file}")
+        click.echo(f"{run}: {table.add(file, run)} samples added to {file}")
 
 
 @history.command()

@@ -59,8 +59,7 @@ def reproduce(
     if simulate is None:
         simulate = stored.simulated is not None
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        folder = _simulate(stored, cell, root) if simulate else _measure(stored, cell, root, inventory)
-    new = open_run(folder)
+        new = _simulate(stored, cell, root) if simulate else _measure(stored, cell, root, inventory)
     if as_json:
         _print_json(stored, new, cell)
     else:
@@ -68,7 +67,7 @@ def reproduce(
     sys.exit(exit_status(new))
 
 
-def _measure(stored: Run, cell: str, root: Path, inventory: Path) -> Path:
+def _measure(stored: Run, cell: str, root: Path, inventory: Path) -> Run:
     from dasklab.console.lab.target import open_running
     from dasklab.console.trials import progress
 
@@ -82,7 +81,7 @@ def _measure(stored: Run, cell: str, root: Path, inventory: Path) -> Path:
     )
 
 
-def _simulate(stored: Run, cell: str, root: Path) -> Path:
+def _simulate(stored: Run, cell: str, root: Path) -> Run:
     from dasklab.console.trials.simulated import Calibrated
     from dasklab.predict.simulated_lab import Calibrations
 
@@ -108,7 +107,7 @@ def _print_comparison(old: Run, new: Run, cell: str) -> None:
 
     rows = reproduction.rows(old, new, cell)
     click.echo()
-    print_table(HEADS, [row.columns for row in rows], title=f"{cell}: {old.folder} and {new.folder}")
+    print_table(HEADS, [row.columns for row in rows], title=f"{cell}: {old} and {new}")
     if identity.simulated_from(old) and identity.simulated_from(new):
         same = all(row.same for row in rows)
         click.echo(

@@ -20,6 +20,7 @@ from dasklab.terminal import counted, duration, print_table
 if TYPE_CHECKING:
     from dasklab.model.experiments.experiment import Experiment
     from dasklab.model.experiments.trial import RequestedTrial, Setup
+    from dasklab.results.run import Run
     from dasklab.running.driver.more_blocks import StopRule
 
 
@@ -118,7 +119,7 @@ def run(
                 "--quick, --only, --seed, --simulate, --from and --skip-unsupported are for new runs,"
                 " and this is an existing run"
             )
-        directory = _resume(
+        run = _resume(
             *(place, inventory),
             again=again,
             blocks=blocks,
@@ -145,19 +146,18 @@ def run(
         if blocks and until is None:
             content = content.model_copy(update={"blocks": blocks})
         if source:
-            directory = _simulate(source, seeds, root, name, content, dry_run, options)
+            run = _simulate(source, seeds, root, name, content, dry_run, options)
         else:
             rule = _stop_rule(until, blocks)
-            directory = _measure(
+            run = _measure(
                 *(inventory, root, name, content, dry_run, options, rule),
                 wait=not no_wait,
                 skip_unsupported=skip_unsupported,
             )
-    if directory:
+    if run:
         from dasklab.console.trials.outcome import exit_status
-        from dasklab.results.run import open_run
 
-        sys.exit(exit_status(open_run(directory)))
+        sys.exit(exit_status(run))
 
 
 class RunOptions(TypedDict):
@@ -197,7 +197,7 @@ def _resume(
     wait: bool,
     dry_run: bool,
     trusted: bool,
-) -> Path | None:
+) -> Run | None:
     from dasklab.console.lab.target import open_running
     from dasklab.console.trials import progress, simulated
     from dasklab.machines.inventory.variables import open_lab
@@ -222,7 +222,7 @@ def _resume(
         simulated.go_on(active)
     else:
         progress.resume(active, inventory, _stop_rule(until, blocks), wait_for_quiet=wait)
-    return active.directory
+    return active.opened_again()
 
 
 def _measure(
@@ -236,7 +236,7 @@ def _measure(
     *,
     wait: bool,
     skip_unsupported: bool,
-) -> Path | None:
+) -> Run | None:
     from dasklab.console.lab.target import open_running
     from dasklab.console.trials import progress
     from dasklab.machines.inventory.variables import open_lab
@@ -259,7 +259,7 @@ def _measure(
 
 def _simulate(
     source: Path, seeds: int, root: Path, name: str, content: Experiment, dry_run: bool, options: RunOptions
-) -> Path | None:
+) -> Run | None:
     from dasklab.console.trials.simulated import Calibrated
     from dasklab.results.run import open_run
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from dasklab.model.files import Outcome
     from dasklab.predict.sensitivity import Effect, Sensitivities
+    from dasklab.results.run import Trial
 
 
 @click.command()
@@ -47,38 +48,38 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
     from dasklab.predict.calibrate import calibrations_of
     from dasklab.predict.sensitivity import analyze, changes, measured_times
     from dasklab.predict.sources import baseline
-    from dasklab.results import cached
-    from dasklab.results.run import Run, open_run
+    from dasklab.results.run import open_run
 
     run = open_run(path)
     equal_trials = baseline(run)
     require_trust((stored.requested.workload for stored in equal_trials), path, trusted=trusted)
     calibrations = calibrations_of(equal_trials)
-    trial, folder = equal_trials[0].requested, equal_trials[0].folder
+    stored = equal_trials[0]
+    trial = stored.requested
     number, total = count(1), seeds * len(changes(trial, calibrations))
 
     def report(outcome: Outcome) -> None:
         click.echo(f"  simulated {next(number)} of {total}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
-    measured = measured_times(run if run.is_experiment else Run(folder.parent), trial)
+    measured = measured_times(run.campaign, trial)
     sensitivities = analyze(trial, calibrations, range(seeds), measured, report)
     if as_json:
         click.echo(json.dumps(asdict(sensitivities) | {"knee_mbit": sensitivities.knee_mbit}))
         return
-    _print(sensitivities, folder)
+    _print(sensitivities, stored)
 
     def draw() -> Figure:
         from dasklab.predict import pictures
 
         return pictures.draw(sensitivities)
 
-    save_picture("Picture", draw, cached.writable(folder) / "sensitivity")
+    save_picture("Picture", draw, stored.computed_file("sensitivity"))
 
 
-def _print(sensitivities: Sensitivities, directory: Path) -> None:
+def _print(sensitivities: Sensitivities, trial: Trial) -> None:
     from dasklab.results.statistics.interval import format_interval
 
-    click.echo(f"{directory}: a simulated repeat takes {format_interval(sensitivities.seconds, 's')}.\n")
+    click.echo(f"{trial}: a simulated repeat takes {format_interval(sensitivities.seconds, 's')}.\n")
     rows = [
         (effect.name, effect.now, "1 % more" if effect.relative else "the change itself", _time(effect))
         for effect in sensitivities.effects

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
 
 from dasklab import records
 from dasklab.breakdown.show.explain import Explained
@@ -33,21 +32,20 @@ def _cut(compared: Sequence[Explained]) -> str:
     for record in compared:
         document = record.document
         if document and document.complete is False and document.beyond_limit:
-            return f"{record.trial.folder} reached its size limit; record that run again with a larger max_mb"
+            return f"{record.trial} reached its size limit; record that run again with a larger max_mb"
         if document and document.complete is False:
-            return f"{record.trial.folder} was cut off; record that run again"
+            return f"{record.trial} was cut off; record that run again"
     return ""
 
 
 def _same(compared: Sequence[Explained]) -> str:
-    directories: dict[str, Path] = {}
+    by_content: dict[str, Trial] = {}
     for record in compared:
         content = _digest(record.trial)
-        if content in directories:
-            first = directories[content]
-            return f"{first} and {record.trial.folder} are the same record; give each record once"
+        if content in by_content:
+            return f"{by_content[content]} and {record.trial} are the same record; give each record once"
         if content:
-            directories[content] = record.trial.folder
+            by_content[content] = record.trial
     return ""
 
 
@@ -64,9 +62,7 @@ def _other_work(compared: Sequence[Explained], remedy: str) -> str:
     first, *others = compared
     for other in others:
         if difference := _difference(first, other):
-            return (
-                f"{first.trial.folder} and {other.trial.folder} hold different work ({difference}); {remedy}"
-            )
+            return f"{first.trial} and {other.trial} hold different work ({difference}); {remedy}"
     return ""
 
 

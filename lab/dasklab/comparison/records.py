@@ -33,7 +33,7 @@ def compare_records(old: Sequence[Explained], new: Sequence[Explained]) -> Compa
 
 def session_of(record: Explained) -> str:
     """Return what the records of one session have in common: the client that recorded them."""
-    return record.document.client if record.document else str(record.trial.folder)
+    return record.document.client if record.document else str(record.trial)
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,7 @@ class Reproduced:
     @classmethod
     def of(cls, old: Run, new: Run, cell: str) -> Self:
         """Compare a cell of two runs."""
-        return cls(
-            str(old.folder), str(new.folder), cell, rows(old, new, cell), list(verdicts(old, new, cell))
-        )
+        return cls(str(old), str(new), cell, rows(old, new, cell), list(verdicts(old, new, cell)))
 
 
 def rows(old: Run, new: Run, cell: str) -> list[ReproducedRow]:

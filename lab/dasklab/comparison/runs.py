@@ -52,7 +52,7 @@ def compare_runs(
     keys = [set(zip(frame.metric, frame.cell, strict=True)) for frame in frames]
     common = sorted(keys[0] & keys[1])
     if not common:
-        raise LabError(f"{old.folder} and {new.folder} have no valid cell in common")
+        raise LabError(f"{old} and {new} have no valid cell in common")
     metrics = dict.fromkeys(metric for metric, _ in common)
     rows = [row for metric in metrics for row in _changes(frames, metric, common)]
     corrected = holm([estimate.p_value for _, estimate in rows])

@@ -96,7 +96,7 @@ def list_runs(root: Path, as_json: bool = False) -> None:
 
 def _run_row(run: Run) -> RunRow:
     return RunRow(
-        run=str(run.folder),
+        run=str(run),
         quick=run.document.quick,
         planned=len(run.planned),
         finished=len(run.trials),
@@ -110,7 +110,7 @@ def print_run_as_json(run: Run) -> None:
     by_metric = answers(table(run), run.metrics)
     statuses: Counter[str] = Counter(trial.result.status for trial in run.trials)
     document = ShownRun(
-        run=str(run.folder),
+        run=str(run),
         simulated_from=identity.simulated_from(run),
         trials=dict(statuses),
         metrics=[MetricTable.of(metric, answer) for metric, answer in by_metric.items()],
@@ -236,7 +236,7 @@ def _print_blocks_needed(run: Run, answer: Answer, blocks: int) -> None:
     _print(
         f"{reasons.blocks_are(answer.blocks).capitalize()} too few to distinguish a difference of"
         f" x {reasons.WORTH_SHOWING} from noise. To run more"
-        f" (about {duration(block_s * (blocks - answer.blocks))}): dasklab run {run.folder} --blocks {blocks}"
+        f" (about {duration(block_s * (blocks - answer.blocks))}): dasklab run {run} --blocks {blocks}"
     )
 
 

@@ -15,7 +15,6 @@ from dasklab.predict import processes, recorded, trial_cores, trial_links
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.whatif import scenario
 from dasklab.records import Frames
-from dasklab.results import cached
 from dasklab.results.run import Trial, read_document
 from dasklab.sim.costs import Role
 
@@ -33,7 +32,7 @@ def calibrations_of(trials: Sequence[Trial], file: Path | None = None) -> tuple[
         return (read_document(Calibration, file),)
     by_trial = calibrate_each(trials)
     for trial, calibration in by_trial.items():
-        Trial(cached.writable(trial.folder)).write(calibration)
+        trial.write_computed(calibration)
     return tuple(by_trial.values())
 
 
@@ -69,12 +68,10 @@ def calibrate(stored: Trial) -> Calibration:
     """
     trial = stored.requested
     if trial.faults:
-        raise LabError(
-            f"{stored.folder}: this trial had faults; costs can be taken from trials without faults only"
-        )
+        raise LabError(f"{stored}: this trial had faults; costs can be taken from trials without faults only")
     repeats = explain(stored).timed
     if not repeats:
-        raise LabError(f"{stored.folder}: no Dask records were found for any timed repeat")
+        raise LabError(f"{stored}: no Dask records were found for any timed repeat")
     frames = records.tables_of(stored)
     calibration = _without_costs(stored, repeats, frames)
     few_repeats = {"repeats": min(COUNTED_REPEATS, trial.repeats)}

@@ -77,7 +77,7 @@ class Calibrations(Document):
         for trials in sources(run).values():
             workload = trials[0].requested.workload
             if workload in needed:
-                report(f"calibrating {workload.name} on {', '.join(str(trial.folder) for trial in trials)}")
+                report(f"calibrating {workload.name} on {', '.join(str(trial) for trial in trials)}")
                 try:
                     calibrations = tuple(calibrate_each(trials).values())
                 except LabError as error:
@@ -87,7 +87,7 @@ class Calibrations(Document):
         if not workloads:
             names = ", ".join(dict.fromkeys(workload.name for workload in needed))
             raise LabError(
-                f"{run.folder}: no measured trial shows the costs of {names} with these parameters",
+                f"{run}: no measured trial shows the costs of {names} with these parameters",
                 "measure one: dasklab run EXPERIMENT --only CELL",
             )
         return cls(workloads=tuple(workloads))
@@ -150,7 +150,7 @@ def setup(run: Run, experiment: Experiment, calibrations: Calibrations, seeds: i
     Raises:
         LabError: the trial is not in the directory of a run, which would describe its lab.
     """
-    measured = (run if run.is_experiment else Run(run.folder.parent)).setup
+    measured = run.campaign.setup
     workers = max(requested("", experiment, cell).workers for cell in cells(experiment))
     names = tuple(dict.fromkeys([*measured.hosts, *host_names(workers)]))
     first = "worker-1"
@@ -164,7 +164,7 @@ def setup(run: Run, experiment: Experiment, calibrations: Calibrations, seeds: i
             },
             "kernel_lacks": {},
             "simulated": SimulatedSetup(
-                origin=str(run.folder),
+                origin=str(run),
                 workloads=tuple(entry.workload for entry in calibrations.workloads),
                 seeds=seeds,
                 prediction_error=Validated.read().prediction_error,

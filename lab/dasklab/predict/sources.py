@@ -29,10 +29,10 @@ def sources(run: Run) -> dict[str, list[Trial]]:
     if not run.is_experiment:
         return {key(run.single.requested.workload): [run.single]}
     if run.simulated:
-        raise LabError(f"{run.folder}: this run was simulated; costs can be taken from measured runs only")
+        raise LabError(f"{run}: this run was simulated; costs can be taken from measured runs only")
     usable = [trial for trial in run.trials if _is_recorded(trial) and _can_be_simulated(trial.requested)]
     if not usable:
-        raise LabError(f"{run.folder}: no valid trial that can be simulated has records of Dask")
+        raise LabError(f"{run}: no valid trial that can be simulated has records of Dask")
     base = settings(next((trial for trial in usable if trial.requested.baseline), usable[0]).requested)
     trials: dict[str, list[Trial]] = {}
     nearest: dict[str, dict[str, Any]] = {}

@@ -51,9 +51,7 @@ def tables_of(trial: Trial, captured: bool = False) -> Frames:
         except LabError as error:
             warn(f"{error.message}; the tables are made again")
     if not source.exists():
-        raise LabError(
-            f"{trial.folder}: nothing was recorded inside Dask, it has no {kind.FOLDER}/{Record.FILE}"
-        )
+        raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FOLDER}/{Record.FILE}")
     record = Trial(source.parent)
     frames = load_record(record)[1] if is_record(record) else earlier_trials.frames(trial, captured)
     with atomic.filled(folders[-1]) as draft:

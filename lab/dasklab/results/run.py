@@ -35,7 +35,7 @@ from dasklab.model.forms.document import Document
 from dasklab.model.forms.strict import validate
 from dasklab.model.settings.simulated import SimulatedSetup
 from dasklab.notices import warn
-from dasklab.results import pack, recording
+from dasklab.results import cached, pack, recording
 from dasklab.results.recording import Recording
 from dasklab.results.storage import damage as damages
 from dasklab.results.storage import documents
@@ -52,10 +52,14 @@ class Trial:
     """
 
     folder: Path
-    """Where its files are: for links, for messages, and to write beside them what is computed from them."""
+    """Where its files are: for those who write or read them. Messages name the trial itself."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def __str__(self) -> str:
+        """Return where it is, as messages and commands name it."""
+        return str(self.folder)
 
     @property
     def name(self) -> str:
@@ -132,6 +136,11 @@ class Trial:
         """The decoded capture; None if nothing was captured."""
         return recording.read(self.folder)
 
+    @property
+    def captures(self) -> list[Path]:
+        """The files of the capture, sorted by name; none if nothing was captured."""
+        return sorted(self.folder.glob("capture*.pcap"))
+
     @cached_property
     def capture_gaps(self) -> tuple[str, ...]:
         """A line for each file of the capture that is missing or lost bytes."""
@@ -202,6 +211,14 @@ class Trial:
         """Write a document completely or not at all. Open the trial again to read it."""
         documents.write(self.folder, document)
 
+    def write_computed(self, document: Document) -> None:
+        """Write what was computed from the trial: beside it, or in the cache if that cannot be written."""
+        documents.write(cached.writable(self.folder), document)
+
+    def computed_file(self, name: str) -> Path:
+        """Return where to write a file that is computed from the trial: beside it, or in the cache."""
+        return cached.writable(self.folder) / name
+
     def validate(self) -> None:
         """Check what the attributes of a whole trial promise.
 
@@ -220,7 +237,7 @@ class Trial:
             "no repeat has a negative length": all(repeat.duration_s >= 0 for repeat in repeats),
         }
         if broken := [promise for promise, holds in promises.items() if not holds]:
-            raise ValueError(f"{self.folder}: {broken[0]}, but not here")
+            raise ValueError(f"{self}: {broken[0]}, but not here")
 
     def require_whole(self) -> None:
         """Refuse a damaged trial that the user named, and report what a whole one lacks.
@@ -241,10 +258,14 @@ class Run:
     """
 
     folder: Path
-    """Where its files are: for links, messages and commands, and to write a report beside them."""
+    """Where its files are: for those who write or read them. Messages name the run itself."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def __str__(self) -> str:
+        """Return where it is, as messages and commands name it."""
+        return str(self.folder)
 
     @property
     def name(self) -> str:
@@ -265,7 +286,7 @@ class Run:
         """
         campaign = documents.read(Campaign, self.folder)
         if campaign is None:
-            raise LabError(f"{self.folder}: this is not a run's directory, it has no {Campaign.FILE}")
+            raise LabError(f"{self}: this is not a run's directory, it has no {Campaign.FILE}")
         if outside := [name for name in campaign.order if Path(name).name != name]:
             raise LabError(f"{self.folder / Campaign.FILE}: trial {outside[0]!r} leads out of the run")
         return campaign
@@ -292,6 +313,11 @@ class Run:
         return self.document.setup.simulated
 
     @cached_property
+    def campaign(self) -> Run:
+        """The run of an experiment that this is, or that the single trial is part of."""
+        return self if self.is_experiment else Run(self.folder.parent)
+
+    @cached_property
     def planned(self) -> tuple[Trial, ...]:
         """All trials in the order in which they run; some may not have a folder yet."""
         if not self.is_experiment:
@@ -312,9 +338,7 @@ class Run:
         if not self.is_experiment:
             return self.planned
         for trial in self.damaged:
-            warn(
-                f"{trial.damage}; the trial is left out (to run it again: dasklab run {self.folder} --again)"
-            )
+            warn(f"{trial.damage}; the trial is left out (to run it again: dasklab run {self} --again)")
         whole = tuple(trial for trial in self.attempted if not trial.damage)
         for gap in (gap for trial in whole for gap in trial.gaps):
             warn(gap)
@@ -333,7 +357,7 @@ class Run:
             LabError: this is the run of an experiment.
         """
         if self.is_experiment:
-            raise LabError(f"{self.folder}: a run of an experiment; name one of its trials")
+            raise LabError(f"{self}: a run of an experiment; name one of its trials")
         return self.planned[0]
 
     def validate(self) -> None:
@@ -344,7 +368,7 @@ class Run:
         """
         names = [trial.name for trial in self.planned]
         if len(set(names)) < len(names):
-            raise ValueError(f"{self.folder}: two trials have one name")
+            raise ValueError(f"{self}: two trials have one name")
         for trial in self.trials:
             trial.validate()
 

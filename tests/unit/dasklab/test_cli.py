@@ -303,12 +303,12 @@ def test_node_in_the_wrong_case_is_named_before_it_is_asked(monkeypatch: pytest.
 def test_a_run_is_resumed_only_as_it_was_planned(tmp_path: Path) -> None:
     name, content = experiment.load("baseline", quick=True)
     planned = driver.start(tmp_path, name, content, setup_of(Inventory()), quick=True)
-    refused = run("run", str(planned.directory), "--quick")
+    refused = run("run", str(planned.stored), "--quick")
     assert (refused.exit_code, "this is an existing run" in refused.output) == (2, True)
-    preview = run("run", str(planned.directory), "--dry-run")
+    preview = run("run", str(planned.stored), "--dry-run")
     assert (preview.exit_code, "1-01-baseline" in preview.output) == (0, True)
     assert preview.output.splitlines()[-1].startswith("1 trial, about ")
-    assert not (planned.directory / "1-01-baseline").exists()
+    assert not (planned.stored.folder / "1-01-baseline").exists()
 
 
 DOCS = ROOT / "docs"

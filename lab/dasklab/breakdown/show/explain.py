@@ -115,7 +115,7 @@ class Explained:
             if operation.number == number:
                 repeat = excerpt(self.repeats[0], operation.start, operation.stop)
                 return replace(self, repeats=[repeat], operations=[operation])
-        raise LabError(f"{self.trial.folder} has no operation {number}; it has {len(self.operations)}")
+        raise LabError(f"{self.trial} has no operation {number}; it has {len(self.operations)}")
 
     def summary_of(self, operation: Operation) -> Summary:
         """The time breakdown of one operation of a record."""
@@ -155,7 +155,7 @@ def explain(trial: Trial, captured: bool = False) -> Explained:
         return _explained(trial, frames, clocks, build_repeats(to_common_clock(frames, clocks)))
     capture = trial.capture
     if capture is None or not capture.rows("tasks"):
-        raise LabError(f"{trial.folder}: its capture shows no tasks")
+        raise LabError(f"{trial}: its capture shows no tasks")
     clocks = clocks_by_packets(frames, capture.rows("tasks"), delays)
     repeats = [
         with_packets(repeat, _transfers(capture)) for repeat in build_repeats(to_common_clock(frames, clocks))
@@ -169,15 +169,11 @@ def _explain_record(record: Trial) -> Explained:
     aligned = to_common_clock(frames, clocks)
     (repeat,) = build_repeats(aligned)
     if not repeat.threads:
-        raise LabError(
-            f"{record.folder}: it shows no worker", "nothing can be explained; record the work again"
-        )
+        raise LabError(f"{record}: it shows no worker", "nothing can be explained; record the work again")
     is_whole_block = document.complete and not document.watches
     has_ended = len(repeat.tasks.key) > 0 or not aligned["actor_calls"].empty
     if repeat.graphs and not has_ended and not is_whole_block:
-        raise LabError(
-            f"{record.folder}: none of its tasks had ended when the recording did", "record for longer"
-        )
+        raise LabError(f"{record}: none of its tasks had ended when the recording did", "record for longer")
     computations = operations(repeat, complete_graphs(aligned["graphs"]), aligned["introduced"])
     extent = Extent.WATCHED if _watches(document, repeat) else Extent.BLOCK
     ends = None if extent is Extent.WATCHED else _block(document, repeat, aligned, clocks)

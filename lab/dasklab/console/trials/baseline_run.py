@@ -37,7 +37,7 @@ def measure(lab: Inventory, root: Path, *, again: bool = False) -> None:
     run = None if again else _stored_run(lab, setup)
     if run and not run.pending():
         click.echo(
-            f"Using the baseline measured on {_measured_on(open_run(run.directory))}."
+            f"Using the baseline measured on {_measured_on(run.opened_again())}."
             " To measure again: dasklab baseline --again"
         )
     else:
@@ -45,9 +45,9 @@ def measure(lab: Inventory, root: Path, *, again: bool = False) -> None:
             # Look again under the lock: another command may have measured it in the meantime.
             run = (None if again else _stored_run(lab, setup)) or _new_run(lab, setup, root)
             execute(run, AnsibleLab(lab.path))
-        _refuse_failed(open_run(run.directory))
+        _refuse_failed(run.opened_again())
         click.echo("Measured the baseline.")
-    show(open_run(run.directory))
+    show(run.opened_again())
     click.echo("\nTo run an experiment: dasklab run EXPERIMENT (dasklab run lists all)")
 
 
@@ -58,7 +58,7 @@ def show(run: Run) -> None:
     for metric, values in frame[~frame["warmup"]].groupby("metric", sort=False)["value"]:
         numbers = map(format_number, (values.median(), values.min(), values.max()))
         rows.append((str(metric), str(len(values)), *numbers))
-    click.echo(f"Results: {run.folder}\n")
+    click.echo(f"Results: {run}\n")
     print_table(("metric", "n", "median", "min", "max"), rows)
     for trial in run.trials:
         _show_capture(trial)
@@ -70,8 +70,8 @@ def _show_capture(trial: Trial) -> None:
     if summary is None:
         return
     if summary.messages:
-        size_mb = sum(capture.stat().st_size for capture in trial.folder.glob("capture*.pcap")) / 1e6
-        command = f"dasklab wire {quote(str(trial.folder))}/capture*.pcap"
+        size_mb = sum(capture.stat().st_size for capture in trial.captures) / 1e6
+        command = f"dasklab wire {quote(str(trial))}/capture*.pcap"
         click.echo(f"\nTo read Dask's messages in the capture ({size_mb:.1f} MB): {command}")
     if problem := completeness.line(summary):
         click.secho(problem, fg="red", bold=True)
@@ -100,7 +100,7 @@ def _new_run(lab: Inventory, setup: Setup, root: Path) -> ActiveRun:
     quick = bool(lab.optional(lab.hosts()[0], "lab_quick"))
     name, content = experiment.load("baseline", quick)
     run = driver.start(root, name, content, setup, quick=quick)
-    atomic.write_text(_pointer(lab), f"{run.directory.resolve()}\n")
+    atomic.write_text(_pointer(lab), f"{run.stored.folder.resolve()}\n")
     return run
 
 
@@ -119,5 +119,5 @@ def _refuse_failed(run: Run) -> None:
         reasons = "; ".join(trial.result.reasons)
         raise LabError(
             f"the baseline trial is {trial.result.status}: {reasons}",
-            f"its files are in {trial.folder}; to measure again: dasklab baseline --again",
+            f"its files are in {trial}; to measure again: dasklab baseline --again",
         )

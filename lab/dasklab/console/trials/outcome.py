@@ -36,7 +36,7 @@ def explain_failures(run: Run) -> None:
         if (log := trial.folder / LOG).exists():
             click.echo(f"    Log: {log}", err=True)
     repair = ["dasklab up"] if not run.simulated and any(map(_is_lab_broken, failed)) else []
-    commands = " && ".join([*repair, f"dasklab run {run.folder}"])
+    commands = " && ".join([*repair, f"dasklab run {run}"])
     click.echo(f"  To run the failed trials again: {commands}", err=True)
 
 

@@ -22,7 +22,7 @@ from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.settings.metric import METRICS
-from dasklab.results.run import Trial
+from dasklab.results.run import Run, Trial
 from dasklab.results.samples import samples
 from dasklab.results.validity import completeness
 from dasklab.running.driver import driver, more_blocks, quiet_node
@@ -59,8 +59,8 @@ def start(
     rule: StopRule | None = None,
     wait_for_quiet: bool = True,
     skip_unsupported: bool = False,
-) -> Path:
-    """Start a run of an experiment in the lab, execute it, and return its folder.
+) -> Run:
+    """Start a run of an experiment in the lab, execute it, and return it.
 
     Raises:
         LabError: the lab cannot run some cells, unless they are to be skipped and others remain.
@@ -72,7 +72,7 @@ def start(
     with locked(lab, reset=True):
         run = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
         _execute_and_report(run, AnsibleLab(inventory), rule, _waiter(run, inventory, wait_for_quiet))
-    return run.directory
+    return run.opened_again()
 
 
 def resume(
@@ -143,8 +143,7 @@ def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_
     ]
     screen.print(f"{run.experiment.title}: {run.experiment.question}", markup=False)
     screen.print(
-        f"{counted(len(run.pending()), 'trial')}, about {duration(run.remaining_s())}."
-        f" Results: {run.directory}",
+        f"{counted(len(run.pending()), 'trial')}, about {duration(run.remaining_s())}. Results: {run.stored}",
         markup=False,
         soft_wrap=True,
     )
@@ -156,7 +155,7 @@ def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_
             if isinstance(stop, driver.ResetStoppedError):
                 lab_state = " The lab was not reset: links may be impaired until the next trial."
             screen.print(
-                f"Stopped.{lab_state} To continue: dasklab run {quote(str(run.directory))}",
+                f"Stopped.{lab_state} To continue: dasklab run {quote(str(run.stored))}",
                 markup=False,
                 soft_wrap=True,
             )
@@ -199,7 +198,7 @@ class TrialDisplay:
     def __call__(self, trial: RequestedTrial, state: State) -> None:
         if state is State.RUNNING:
             until = time.monotonic() + self._run.remaining_s()
-            directory = self._run.directory / trial.trial
+            directory = self._run.trial(trial.trial).folder
             self._progress.update(self._task, description=trial.trial, until=until, directory=directory)
             return
         if trial.trial not in self._finished:  # else it was repeated, because others had used the node
@@ -232,5 +231,5 @@ def conclude(run: ActiveRun) -> None:
     """Print a finished run's tables, the command for its report, and what to do about failed trials."""
     stored = run.opened_again()
     show_run(stored)
-    click.echo(f"\nTo write the report: dasklab report {quote(str(run.directory))}")
+    click.echo(f"\nTo write the report: dasklab report {quote(str(run.stored))}")
     explain_failures(stored)

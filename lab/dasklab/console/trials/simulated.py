@@ -38,14 +38,14 @@ class Calibrated:
         quick: bool,
         seed: int | None,
         only: str | None,
-    ) -> Path:
-        """Start a run below the folder of simulated ones and execute it; return its directory."""
+    ) -> Run:
+        """Start a run below the folder of simulated ones, execute it, and return it."""
         ongoing = driver.start(
             root / simulated_lab.FOLDER, name, experiment, self.setup, quick=quick, seed=seed, only=only
         )
         ongoing.stored.write(self.calibrations)
         go_on(ongoing)
-        return ongoing.directory
+        return ongoing.opened_again()
 
 
 def go_on(ongoing: driver.ActiveRun) -> None:

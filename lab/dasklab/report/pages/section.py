@@ -103,9 +103,7 @@ def section(
     """
     document, frame, trials = run.document, table(run), run.trials
     if not trials:
-        raise LabError(
-            f"{run.folder}: no trial is finished and complete", f"dasklab run {run.folder} continues it"
-        )
+        raise LabError(f"{run}: no trial is finished and complete", f"dasklab run {run} continues it")
     simulated, facts = identity.simulated_from(run), identity.identity(run)
     study = {} if simulated else study
     hosts = next((trial.hosts for trial in trials if trial.hosts), None)

@@ -41,7 +41,7 @@ def downloads(row: TrialRow, explained: Explained | None, folder: Path, page_fol
 
 def _trace(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Download]:
     if sum(len(repeat.tasks) for repeat in explained.timed) > MOST_TRACED:
-        command = shlex.join(["dasklab", "explain", str(row.trial.folder), "--trace", f"{row.name}{SUFFIX}"])
+        command = shlex.join(["dasklab", "explain", str(row.trial), "--trace", f"{row.name}{SUFFIX}"])
         yield Download("", "A trace of so many tasks takes long to write. To write it:", command)
         return
     file = folder / f"{row.anchor}{SUFFIX}"
@@ -62,11 +62,11 @@ def _profile(row: TrialRow, explained: Explained, folder: Path) -> Iterator[Down
 
 def _captures(row: TrialRow, page_folder: Path) -> Iterator[Download]:
     """Yield links into the trial's folder: captures may be too large to copy."""
-    trial_folder = quote(os.path.relpath(row.trial.folder, page_folder))
-    for file in sorted(row.trial.folder.glob("capture*.pcap")):
+    trial_folder = quote(os.path.relpath(str(row.trial), page_folder))
+    for file in row.trial.captures:
         note = "open it with Wireshark or daskwire"
         yield Download(f"{trial_folder}/{quote(file.name)}", f"{file.name} ({_size(file)})", note)
-    yield Download(f"{trial_folder}/", "All files of the trial", str(row.trial.folder))
+    yield Download(f"{trial_folder}/", "All files of the trial", str(row.trial))
 
 
 def _size(file: Path) -> str:

@@ -124,7 +124,7 @@ def add(file: Path, run: Run) -> int:
     """
     rows = pd.DataFrame(_rows(run), columns=list(COLUMNS))
     if rows.empty:
-        raise LabError(f"{run.folder}: no valid sample of a metric that its experiment names")
+        raise LabError(f"{run}: no valid sample of a metric that its experiment names")
     old = read(file)
     frames = [frame for frame in (old[old.run != rows.run.iloc[0]], rows) if not frame.empty]
     with atomic.replaced(file) as draft:

@@ -66,18 +66,13 @@ class ActiveRun:
     setup: Setup
     again: bool = False
 
-    @property
-    def directory(self) -> Path:
-        """The run's folder: for messages, and to write beside its files."""
-        return self.stored.folder
-
     def opened_again(self) -> Run:
         """Return the run with what its trials have left by now; an opened run shows what was there then."""
-        return Run(self.directory)
+        return Run(self.stored.folder)
 
     def trial(self, name: str) -> Trial:
         """Return one of the run's trials, with what it has left by now; it may not have a folder yet."""
-        return Trial(self.directory / name)
+        return Trial(self.stored.folder / name)
 
     def pending(self) -> list[RequestedTrial]:
         """Return the trials that are still to be run, in order."""
@@ -148,14 +143,14 @@ def resume(stored: Run, setup: Setup | None = None, *, again: bool = False) -> A
     document = stored.document
     if setup and not document.setup.is_same_lab(setup):
         raise LabError(
-            f"{stored.folder}: the inventory has changed since this run started",
+            f"{stored}: the inventory has changed since this run started",
             "restore the inventory or start a new run; trials of different labs cannot be compared",
         )
     experiment = stored.experiment
     trials = plan(document.name, experiment, document.setup, seed=document.seed, only=document.only)
     if tuple(trial.trial for trial in trials) != document.order:
         raise LabError(
-            f"{stored.folder}: this version of dasklab plans other trials than that of the run",
+            f"{stored}: this version of dasklab plans other trials than that of the run",
             f"git checkout {document.git_revision}, or start a new run",
         )
     return ActiveRun(stored, document.name, experiment, trials, document.setup, again)

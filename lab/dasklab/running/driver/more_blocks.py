@@ -55,7 +55,7 @@ def extended(run: ActiveRun, blocks: int) -> ActiveRun:
     stored, current = run.opened_again().document, run.experiment.blocks
     if blocks < current:
         raise LabError(
-            f"{run.directory}: it has {current} blocks already", f"use --blocks {current + 1} or more"
+            f"{run.stored}: it has {current} blocks already", f"use --blocks {current + 1} or more"
         )
     content = with_blocks(run.experiment, blocks)
     trials = plan(stored.name, content, run.setup, seed=stored.seed, only=stored.only)

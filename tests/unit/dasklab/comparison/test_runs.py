@@ -31,11 +31,11 @@ def run_with_bbr(trial: Json, files: Json) -> int:
 
 @pytest.fixture
 def old(measured: Measure) -> Path:
-    return measured(FakeLab(), "old").directory
+    return measured(FakeLab(), "old").stored.folder
 
 
 def test_cells_of_equal_runs_have_a_ratio_of_one(old: Path, measured: Measure) -> None:
-    new = measured(FakeLab(), "new").directory
+    new = measured(FakeLab(), "new").stored.folder
     changes = {
         (change.metric, change.cell): change for change in runs.compare_runs(Run(old), Run(new)).changes
     }
@@ -44,14 +44,14 @@ def test_cells_of_equal_runs_have_a_ratio_of_one(old: Path, measured: Measure) -
 
 
 def test_runs_on_different_accelerators_are_not_comparable(old: Path, measured: Measure) -> None:
-    new = measured(FakeLab(spoil=run_on_kvm), "new").directory
+    new = measured(FakeLab(spoil=run_on_kvm), "new").stored.folder
     with pytest.raises(LabError, match="not comparable: accelerator tcg and kvm"):
         runs.compare_runs(Run(old), Run(new))
     assert runs.compare_runs(Run(old), Run(new), anyway=True)
 
 
 def test_runs_with_different_congestion_control_are_not_comparable(old: Path, measured: Measure) -> None:
-    new = measured(FakeLab(spoil=run_with_bbr), "new").directory
+    new = measured(FakeLab(spoil=run_with_bbr), "new").stored.folder
     with pytest.raises(LabError, match="not comparable: congestion control cubic and bbr, cubic"):
         runs.compare_runs(Run(old), Run(new))
 
@@ -64,7 +64,7 @@ def test_versions_of_a_run_are_those_of_its_baseline(measured: Measure) -> None:
         return 0
 
     run = measured(FakeLab(spoil=set_version))
-    assert identity.identity(Run(run.directory))["dask"] == "2026.8.0"
+    assert identity.identity(run.opened_again())["dask"] == "2026.8.0"
 
 
 @pytest.mark.parametrize(

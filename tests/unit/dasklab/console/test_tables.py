@@ -67,7 +67,7 @@ def on_terminals(*columns: int, argv: list[str]) -> list[str]:
 
 
 def test_cells_are_distinct_on_a_narrow_terminal(two_factors: driver.ActiveRun) -> None:
-    outputs = on_terminals(80, 44, argv=["results", "show", str(two_factors.directory)])
+    outputs = on_terminals(80, 44, argv=["results", "show", str(two_factors.stored)])
     for columns, printed in zip((80, 44), outputs, strict=True):
         assert "…" not in printed
         assert max(map(len, printed.splitlines())) <= columns
@@ -78,10 +78,10 @@ def test_cells_are_distinct_on_a_narrow_terminal(two_factors: driver.ActiveRun) 
 
 def test_rows_are_complete_without_a_terminal(two_factors: driver.ActiveRun, tmp_path: Path) -> None:
     names = cell_names(two_factors.experiment)
-    lines = dasklab("results", "show", two_factors.directory).splitlines()
+    lines = dasklab("results", "show", two_factors.stored.folder).splitlines()
     rows = [line.split()[:2] for line in lines[2 : 2 + len(names)]]
     assert [f"rate_mbit={rate},bridge={bridge}" for rate, bridge in rows] == names
-    results = two_factors.directory.parent.parent
+    results = two_factors.stored.folder.parent.parent
     deep = tmp_path / ("long" * 30)
     results.rename(deep)
     try:
@@ -100,14 +100,14 @@ def test_runs_are_listed_compared_and_exported(
 ) -> None:
     old, new = measured(FakeLab(), "first"), measured(FakeLab(), "second")
     listed = dasklab("results", "--results", tmp_path / "results").splitlines()
-    assert listed[1].split() == [str(old.directory), "full", "8/8", "8", "tcg"]
-    table = dasklab("results", "show", old.directory).splitlines()
+    assert listed[1].split() == [str(old.stored), "full", "8/8", "8", "tcg"]
+    table = dasklab("results", "show", old.stored.folder).splitlines()
     assert table[0].strip() == "Time to compute, s (compute_s)"
     assert table[1].split()[:4] == ["delay_ms", "n", "median", "x"]
     assert [row.split()[0] for row in table[2:5]] == ["0", "50", "200"]
-    assert dasklab("results", "compare", old.directory, new.directory).count("compute_s") == 3
-    dasklab("results", "export", old.directory, tmp_path / "a.csv")
-    assert len(pd.read_csv(tmp_path / "a.csv")) == len(load(old.directory))
+    assert dasklab("results", "compare", old.stored.folder, new.stored.folder).count("compute_s") == 3
+    dasklab("results", "export", old.stored.folder, tmp_path / "a.csv")
+    assert len(pd.read_csv(tmp_path / "a.csv")) == len(load(old.stored.folder))
 
 
 def test_dry_run_prints_the_trials_and_their_duration() -> None:

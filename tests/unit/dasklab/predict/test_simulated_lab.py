@@ -80,7 +80,7 @@ def measured(tmp_path: Path) -> Path:
     content = Experiment.model_validate(CAPS)
     ongoing = driver.start(tmp_path / "results", "caps", content, SETUP, quick=False)
     driver.execute(ongoing, FakeLab(), lambda trial, state: None)
-    return ongoing.directory
+    return ongoing.stored.folder
 
 
 @pytest.fixture
@@ -104,7 +104,8 @@ def simulate(
     only: str | None = None,
 ) -> Path:
     results = source.parents[1] if root is None else root
-    return calibrated(source, content).start(results, name, content, quick=False, seed=None, only=only)
+    run = calibrated(source, content).start(results, name, content, quick=False, seed=None, only=only)
+    return run.folder
 
 
 def command(*argv: object) -> str:

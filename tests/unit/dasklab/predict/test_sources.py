@@ -39,7 +39,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
         content = Experiment.model_validate(common | {"factors": factors} | changes)
         ongoing = driver.start(tmp_path, name, content, SETUP, quick=False)
         driver.execute(ongoing, FakeLab(), lambda trial, state: None)
-        return ongoing.directory
+        return ongoing.stored.folder
 
     monkeypatch.setattr(records, "recorded", lambda folder: True)
     return run

@@ -37,7 +37,7 @@ def sweep(folder: Path, slope: float) -> Path:
     run = driver.start(folder, name, content, SETUP, quick=True)
     lab = FakeLab(lambda trial: 4.0 + slope * trial["factors"]["delay_ms"], spoil)
     driver.execute(run, lab, lambda trial, state: None)
-    return run.directory
+    return run.stored.folder
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ def sloped(trial: Json) -> float:
 
 
 def answers_of(run: driver.ActiveRun) -> sentences.Answers:
-    result = answer(load(run.directory), "compute_s", ["delay_ms"])
+    result = answer(load(run.stored.folder), "compute_s", ["delay_ms"])
     assert result is not None
     return {run.name: {"compute_s": result}}
 
@@ -67,7 +67,7 @@ def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
 
 def test_sentence_has_the_ratio_and_the_slope(measured: Measure) -> None:
     run = measured(FakeLab(sloped))
-    words = levels.level_words(Run(run.directory).document.experiment["factors"])
+    words = levels.level_words(run.opened_again().document.experiment["factors"])
     text = sentences.sentence(answers_of(run)["delay_scheduler"]["compute_s"], words)
     pattern = (
         r"200 ms of delay on the scheduler's link: the time to compute is (8\.\d\d|7\.9\d) s instead of"
@@ -144,7 +144,7 @@ def test_page_is_self_contained(measured: Measure, tmp_path: Path) -> None:
         return 2 if trial["cell"] == "delay_ms=50" and trial["block"] == 1 else 0
 
     run = measured(FakeLab(sloped, spoil))
-    page = report.write([Run(run.directory)], tmp_path / "report").read_text()
+    page = report.write([run.opened_again()], tmp_path / "report").read_text()
     study = (tmp_path / "report" / "study_2019.html").read_text()
     for text in (page, study):  # the round trip's picture, and the one with the study's times
         links = Links()
@@ -152,7 +152,7 @@ def test_page_is_self_contained(measured: Measure, tmp_path: Path) -> None:
         assert len(links.loaded) == 1 and links.loaded[0].startswith("data:image/svg+xml")
     assert 'href="study_2019.html"' in page and 'href="report.html"' in study
     assert "1 of 8 trials left the statistics" in page and "ended with status 2" in page
-    assert f"dasklab reproduce {run.directory} delay_ms=50" in page, "not the experiment that has this name"
+    assert f"dasklab reproduce {run.stored} delay_ms=50" in page, "not the experiment that has this name"
     names = {path.name for path in (tmp_path / "report").iterdir()}
     stems = ("delay_scheduler-compute_s", "delay_scheduler-rtt_ms")
     pages = {"report.html", "report.md", "study_2019.html", "trials"}
@@ -165,7 +165,7 @@ def test_trials_with_the_same_reasons_are_listed_together(measured: Measure, tmp
         return {"delay_ms=50": 2, "delay_ms=200": 4}.get(trial["cell"], 0)
 
     run = measured(FakeLab(sloped, spoil))
-    text = report.write([Run(run.directory)], tmp_path / "report").with_name("report.md").read_text()
+    text = report.write([run.opened_again()], tmp_path / "report").with_name("report.md").read_text()
     lines = {code: re.findall(rf"^- (.*) failed: ended with status {code}$", text, re.M) for code in (2, 4)}
     order = [trial.trial for trial in run.trials if trial.cell == "delay_ms=50"]
     assert lines[2] == [", ".join(f"`{name}`" for name in order)]
@@ -180,7 +180,7 @@ def test_trial_that_is_being_replaced_is_left_out(
     measured: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`dasklab run RUN --again` may remove a trial's folder while the report reads it."""
-    run = measured(FakeLab()).directory
+    run = measured(FakeLab()).stored.folder
     trials = [trial.folder for trial in Run(run).trials]
     replaced, simulated_from = trials[1], identity.simulated_from
 
@@ -197,7 +197,7 @@ def test_trial_that_is_being_replaced_is_left_out(
 
 
 def test_figure_shows_the_study_as_ratios(measured: Measure) -> None:
-    frame = load(measured(FakeLab(sloped)).directory)
+    frame = load(measured(FakeLab(sloped)).stored.folder)
     result = answer(frame, "compute_s", ["delay_ms"])
     assert result is not None
     axes = figures.draw(result, frame, STUDY["figures"]["fig14"]).axes[0]
@@ -209,7 +209,7 @@ def test_figure_shows_the_study_as_ratios(measured: Measure) -> None:
 
 @pytest.mark.parametrize("rest", [0.0, 0.02])
 def test_metric_that_is_almost_zero_at_rest_has_no_ratios(measured: Measure, rest: float) -> None:
-    frame = load(measured(FakeLab()).directory)
+    frame = load(measured(FakeLab()).stored.folder)
     first = frame[~frame.warmup].groupby("trial").head(1)
     samples = first[first.block == 1].assign(
         metric="retransmitted_pct", value=lambda f: rest + f.delay_ms.astype(float)
@@ -334,20 +334,20 @@ def test_capture_is_decoded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     open_capture = daskwire.open_capture
     monkeypatch.setattr(daskwire, "open_capture", counted)
     run = captured(tmp_path)
-    trial = run.directory / "1-01-baseline"
-    first = report.write([Run(run.directory)], tmp_path / "first").read_text()
+    trial = run.stored.folder / "1-01-baseline"
+    first = report.write([run.opened_again()], tmp_path / "first").read_text()
     assert len(opened) == 1
     shutil.rmtree(trial / "decoded")
-    again = report.write([Run(run.directory)], tmp_path / "again").read_text()
+    again = report.write([run.opened_again()], tmp_path / "again").read_text()
     assert len(opened) == 2 and (trial / "decoded" / "messages.parquet").exists()
     (trial / "capture.pcap").unlink()
-    alone = report.write([Run(run.directory)], tmp_path / "alone").read_text()
+    alone = report.write([run.opened_again()], tmp_path / "alone").read_text()
     assert first == again == alone and len(opened) == 2
 
 
 def test_page_describes_the_capture_and_warns_of_lost_frames(tmp_path: Path) -> None:
     run = captured(tmp_path)
-    page = report.write([Run(run.directory)], tmp_path / "report").read_text()
+    page = report.write([run.opened_again()], tmp_path / "report").read_text()
     assert "The capture is incomplete: tcpdump left 6 received frames behind when it was stopped." in page
     assert '<p class="answer">In an idle cluster' in page
     assert "A heartbeat, field by field" in page
@@ -379,7 +379,7 @@ def test_effects_of_two_factors_are_separated(tmp_path: Path) -> None:
     name, content = experiment.load("bridge_rate", quick=True)
     run = driver.start(tmp_path, name, content, SETUP, quick=True)
     driver.execute(run, FakeLab(seconds), lambda trial, state: None)
-    result = answer(load(run.directory), "compute_s", ["rate_mbit", "bridge"])
+    result = answer(load(run.stored.folder), "compute_s", ["rate_mbit", "bridge"])
     assert result is not None
     pattern = (
         r"flooding against learning: x (1\.0\d|0\.9\d\d) \(.*\) with no cap, "
@@ -398,7 +398,7 @@ def test_only_shown_differences_of_two_factors_are_divided(tmp_path: Path) -> No
     name, content = experiment.load("bridge_rate", quick=True)
     run = driver.start(tmp_path, name, content, SETUP, quick=True)
     driver.execute(run, FakeLab(lambda trial: 2.0 + bool(trial["factors"]["rate_mbit"])), lambda *_: None)
-    frame = load(run.directory)
+    frame = load(run.stored.folder)
     result = answer(frame, "compute_s", ["rate_mbit", "bridge"])
     assert result is not None and len(interactions(result)) == 2
     hidden = [replace(cell, is_shown=False) for cell in result.cells]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
+import dasklab
 import pytest
 from dasklab.errors import LabError
 from dasklab.model.files import Result
@@ -98,3 +100,9 @@ def test_a_promise_that_does_not_hold_is_named(folder: Path) -> None:
     trial.timings = trial.timings.model_copy(update={"samples": trial.timings.samples[::-1]})
     with pytest.raises(ValueError, match=r"repeats are sorted by start, but not here"):
         trial.validate()
+
+
+@pytest.mark.parametrize("package", ["breakdown", "commands", "comparison", "report"])
+def test_values_of_a_run_are_used_and_not_its_folder(package: str) -> None:
+    files = (Path(dasklab.__file__).parent / package).rglob("*.py")
+    assert [file.name for file in files if re.search(r"\.folder\b", file.read_text())] == []

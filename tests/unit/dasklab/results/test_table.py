@@ -26,7 +26,7 @@ Measure = Callable[..., driver.ActiveRun]
 
 def test_table_has_a_row_per_sample(measured: Measure) -> None:
     run = measured(FakeLab())
-    frame = load(run.directory)
+    frame = load(run.stored.folder)
     assert frame.attrs["factors"] == ["delay_ms"]
     assert (frame.metric == "compute_s").sum() == 8 * 6
     assert (frame.metric == "rtt_ms").sum() == 8 * 20
@@ -37,12 +37,12 @@ def test_table_has_a_row_per_sample(measured: Measure) -> None:
 
 def test_driver_writes_the_table(measured: Measure) -> None:
     run = measured(FakeLab())
-    stored = load(run.directory / "samples.parquet")
-    pd.testing.assert_frame_equal(load(run.directory), stored, check_dtype=False)
+    stored = load(run.stored.folder / "samples.parquet")
+    pd.testing.assert_frame_equal(load(run.stored.folder), stored, check_dtype=False)
 
 
 def test_every_metric_of_the_table_is_in_the_registry(measured: Measure) -> None:
-    assert set(load(measured(FakeLab()).directory).metric) <= set(METRICS)
+    assert set(load(measured(FakeLab()).stored.folder).metric) <= set(METRICS)
 
 
 def test_first_warm_up_is_the_first_run_of_a_fresh_cluster(tmp_path: Path) -> None:
@@ -74,12 +74,12 @@ def test_loss_is_counted_as_drops_and_as_segments(tmp_path: Path) -> None:
 def test_probes_of_links_that_no_trial_changes_leave_the_statistics(measured: Measure) -> None:
     """The median over changed and unchanged links would be that of neither."""
     run = measured(FakeLab())
-    for path in run.directory.glob("*/measured.json"):
+    for path in run.stored.folder.glob("*/measured.json"):
         document = json.loads(path.read_text())
         other = {"src": "worker-2", "dst": "worker-3", "samples_ms": [0.1], "pings": 1}
         document["rtt"].append(document["rtt"][0] | other)
         path.write_text(json.dumps(document))
-    frame = load(run.directory)
+    frame = load(run.stored.folder)
     unchanged = frame[(frame.src == "worker-2") & (frame.metric == "rtt_ms")]
     assert len(unchanged) and not unchanged.tested.any()
     result = answer(frame, "rtt_ms", ["delay_ms"])
@@ -90,11 +90,11 @@ def counted_targets(folder: Path, name: str, factor: str, *pairs: tuple[str, str
     """Run an experiment whose trials ping between these pairs; map each level to the targets that count."""
     run = driver.start(folder, *experiment.load(name, quick=True), SETUP, quick=True)
     driver.execute(run, FakeLab(), lambda trial, state: None)
-    for path in run.directory.glob("*/measured.json"):
+    for path in run.stored.folder.glob("*/measured.json"):
         document = json.loads(path.read_text())
         document["rtt"] = [document["rtt"][0] | {"src": src, "dst": dst} for src, dst in pairs]
         path.write_text(json.dumps(document))
-    rtt = load(run.directory).query("metric == 'rtt_ms' and tested")
+    rtt = load(run.stored.folder).query("metric == 'rtt_ms' and tested")
     return {level: set(rows.dst) for level, rows in rtt.groupby(factor)}
 
 

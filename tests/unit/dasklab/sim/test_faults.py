@@ -111,7 +111,7 @@ def measured(tmp_path: Path) -> Path:
     content = Experiment.model_validate(FILE)
     ongoing = driver.start(tmp_path / "results", "f", content, SETUP, quick=False)
     driver.execute(ongoing, FakeLab(), lambda trial, state: None)
-    return ongoing.directory
+    return ongoing.stored.folder
 
 
 def simulate(measured: Path) -> Path:
@@ -119,7 +119,8 @@ def simulate(measured: Path) -> Path:
     entry = WorkloadCalibrations(workload=Workload(), calibrations=(CALIBRATION,))
     calibrations = Calibrations(workloads=(entry,))
     calibrated = Calibrated(calibrations, simulated_lab.setup(Run(measured), content, calibrations, 2))
-    return calibrated.start(measured.parents[1] / "a", "f", content, quick=False, seed=7, only=None)
+    run = calibrated.start(measured.parents[1] / "a", "f", content, quick=False, seed=7, only=None)
+    return run.folder
 
 
 def cell(run: Path, name: str) -> Path:
@@ -251,7 +252,7 @@ def test_measured_cell_is_measured_again_in_the_lab(
         monkeypatch.setattr(progress, name, replacement)
     monkeypatch.setattr(capabilities, "setup_for", lambda *_: SETUP)
     monkeypatch.setattr(target, "require_machines", lambda lab: None)
-    output = command("reproduce", ongoing.directory, "fault=none", "--results", tmp_path / "again")
+    output = command("reproduce", ongoing.stored.folder, "fault=none", "--results", tmp_path / "again")
     [line] = [line for line in output.splitlines() if line.startswith("compute_s: ")]
     assert line.startswith("compute_s: 4.0") and line.endswith(verdict)
     assert len(lab.ran) == 4  # the cell and its null trial in each block

@@ -11,7 +11,6 @@ from dasklab.model.experiments import experiment
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.settings import workloads
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.results.run import Run
 from dasklab.results.statistics import identity
 from dasklab.results.storage import documents
 from dasklab.running.driver import driver
@@ -54,10 +53,10 @@ def test_workload_beside_the_file_is_in_every_trial(folder: Path) -> None:
 def test_run_resumes_with_the_source_it_began_with(folder: Path) -> None:
     begun = driver.start(folder / "results", *experiment.load(str(folder / "my.yml")), SETUP, quick=False)
     (folder / "mywork.py").unlink()
-    resumed = driver.resume(Run(begun.directory), SETUP)
+    resumed = driver.resume(begun.opened_again(), SETUP)
     assert resumed.trials == begun.trials
-    documents.write(begun.directory, begun.trials[0])
-    assert documents.require(RequestedTrial, begun.directory).workload.source == SOURCE
+    documents.write(begun.stored.folder, begun.trials[0])
+    assert documents.require(RequestedTrial, begun.stored.folder).workload.source == SOURCE
 
 
 def test_level_may_choose_a_workload_beside_the_file(folder: Path) -> None:
@@ -117,7 +116,7 @@ def test_runs_of_changed_workloads_are_not_compared(folder: Path) -> None:
         (folder / "mywork.py").write_text(source)
         content = experiment.load(str(folder / "my.yml"))
         run = driver.start(folder / str(len(identities)), *content, SETUP, quick=False)
-        identities.append(identity.identity(Run(run.directory)))
+        identities.append(identity.identity(run.opened_again()))
     first, second = identities
     assert first["workload"] == second["workload"]
     assert first["workload's source"] != second["workload's source"]

@@ -41,7 +41,7 @@ def slow_links(tmp_path: Path, **changes: object) -> driver.ActiveRun:
 
 @pytest.mark.usefixtures("undrawn")
 def test_first_screen_of_slow_links_answers_with_absolute_units(tmp_path: Path) -> None:
-    text = report.write([Run(slow_links(tmp_path).directory)], tmp_path / "report").read_text()
+    text = report.write([slow_links(tmp_path).opened_again()], tmp_path / "report").read_text()
     first, _, _ = text.partition("Every setting, every metric")
     assert "<h1>Which slow link costs time, the scheduler&#39;s or a worker&#39;s" in first
     assert '<p class="answer">50 Mbit/s on every link: the time to compute is 5.' in first
@@ -61,7 +61,7 @@ def test_first_screen_of_slow_links_answers_with_absolute_units(tmp_path: Path) 
 
 def test_bars_show_medians_intervals_and_the_baseline(tmp_path: Path) -> None:
     run = slow_links(tmp_path)
-    result = answer(load(run.directory), "compute_s", ["slow"])
+    result = answer(load(run.stored.folder), "compute_s", ["slow"])
     picture = bars(result, {})
     assert picture is not None and result is not None
     assert [bar.baseline for bar in picture.bars] == [True, False, False, False]
@@ -78,20 +78,20 @@ def test_bars_show_medians_intervals_and_the_baseline(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("blocks", "word"), [(1, "Not certain"), (3, "Certain")])
 def test_one_block_is_not_certain(tmp_path: Path, blocks: int, word: str) -> None:
-    result = answer(load(slow_links(tmp_path, blocks=blocks).directory), "compute_s", ["slow"])
+    result = answer(load(slow_links(tmp_path, blocks=blocks).stored.folder), "compute_s", ["slow"])
     assert certainty(result, 5 * blocks, None)[0] == word
     assert certainty(result, 5 * blocks, "runs/a")[0] == "Predicted"
     assert certainty(None, 0, None)[0] == "No answer"
 
 
 def test_noise_is_no_difference(measured: Measure) -> None:
-    result = answer(load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
+    result = answer(load(measured(FakeLab()).stored.folder), "compute_s", ["delay_ms"])
     word, why = certainty(result, 8, None)
     assert word == "Certain above 2.89 %" and why.startswith("A larger difference would have been shown. ")
 
 
 def test_a_baseline_that_is_a_choice_is_named(tmp_path: Path) -> None:
-    result = answer(load(slow_links(tmp_path).directory), "compute_s", ["slow"])
+    result = answer(load(slow_links(tmp_path).stored.folder), "compute_s", ["slow"])
     assert result is not None
     words = {"slow": {"all": "50 Mbit/s on every link"}}
     assert cell_label(result, result.cells[0], words) == "baseline"
@@ -125,14 +125,14 @@ def test_models_of_every_nic_need_neither_a_place_nor_a_kind_of_guest() -> None:
 
 
 def test_kinds_of_guests_that_only_some_cells_have_are_named(tmp_path: Path) -> None:
-    run = Run(slow_links(tmp_path).directory).document
+    run = slow_links(tmp_path).opened_again().document
     assert machines_of(run, None) == "5 virtual machines"
     mixed = run.model_copy(update={"experiment": {"factors": {"nic": {"levels": NICS}}}})
     assert machines_of(mixed, None) == "5 virtual machines; containers in some cells"
 
 
 def test_a_sentence_says_how_many_more_levels_differ(tmp_path: Path) -> None:
-    result = answer(load(slow_links(tmp_path).directory), "compute_s", ["slow"])
+    result = answer(load(slow_links(tmp_path).stored.folder), "compute_s", ["slow"])
     assert result is not None
     slow = next(cell for cell in result.cells if cell.is_shown)
     many = replace(result, cells=[result.cells[0], *[slow] * 6])

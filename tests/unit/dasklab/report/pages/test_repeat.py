@@ -24,23 +24,23 @@ from tests.unit.dasklab.conftest import SETUP, FakeLab
 )
 def test_experiment_of_dasklab_is_named(tmp_path: Path, quick: bool, words: str) -> None:
     name, content = experiment.load("delay_worker", quick)
-    run = driver.start(tmp_path, name, content, SETUP, quick=quick).directory
+    run = driver.start(tmp_path, name, content, SETUP, quick=quick).stored.folder
     assert repeat_words(Run(run)) == f"dasklab run {words}"
     setup = SETUP.model_copy(update={"simulated": SimulatedSetup(origin="my runs/x", workloads=(), seeds=1)})
-    simulated = driver.start(tmp_path / "simulated", name, content, setup, quick=quick).directory
+    simulated = driver.start(tmp_path / "simulated", name, content, setup, quick=quick).stored.folder
     assert repeat_words(Run(simulated)).endswith("--simulate --from 'my runs/x' --only")
 
 
 def test_experiment_of_a_file_is_repeated_from_its_run(
     measured: Callable[..., driver.ActiveRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = measured(FakeLab(), "slow").directory
+    run = measured(FakeLab(), "slow").stored.folder
     command = f"{repeat_words(Run(run))} delay_ms=50"
     repeated: list[tuple[str, str]] = []
 
-    def measure(stored: Run, cell: str, *_: object) -> Path:
+    def measure(stored: Run, cell: str, *_: object) -> Run:
         repeated.append((stored.document.name, cell))
-        return run
+        return Run(run)
 
     monkeypatch.setattr(reproduce, "_measure", measure)
     printed = CliRunner().invoke(main, shlex.split(command)[1:])

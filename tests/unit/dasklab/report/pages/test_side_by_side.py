@@ -29,7 +29,7 @@ def run_with(tmp_path: Path, sweep: Experiment) -> Measure:
 
         run = driver.start(tmp_path / next(folders), "delay_scheduler", sweep, SETUP, quick=False)
         driver.execute(run, FakeLab(seconds), lambda trial, state: None)
-        return run.directory
+        return run.stored.folder
 
     return measure
 

@@ -25,7 +25,7 @@ ESCAPED = (
 def test_hostile_texts_of_a_run_are_escaped(
     measured: Callable[..., driver.ActiveRun], tmp_path: Path
 ) -> None:
-    run = measured(FakeLab()).directory
+    run = measured(FakeLab()).stored.folder
     file = run / "experiment.json"
     content = json.loads(file.read_text())
     content["experiment"] |= {"title": HOSTILE, "question": HOSTILE}

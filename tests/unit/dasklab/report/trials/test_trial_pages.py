@@ -37,7 +37,7 @@ def fail_once(trial: Json, files: Json) -> int:
 
 @pytest.mark.usefixtures("undrawn")
 def test_pages_of_trials_lead_from_one_to_the_next(measured: Measure, tmp_path: Path) -> None:
-    report.write([Run(measured(FakeLab(spoil=fail_once)).directory)], tmp_path / "report")
+    report.write([measured(FakeLab(spoil=fail_once)).opened_again()], tmp_path / "report")
     pages = pages_of(tmp_path / "report")
     assert len(pages) == 8
     names, visited = set(pages), []
@@ -57,7 +57,7 @@ def test_pages_of_trials_lead_from_one_to_the_next(measured: Measure, tmp_path: 
 
 @pytest.mark.usefixtures("undrawn")
 def test_warning_about_a_trial_is_on_each_page_that_shows_it(measured: Measure, tmp_path: Path) -> None:
-    run, text = measured(FakeLab()).directory, "1.00 % of the TCP segments <b>"
+    run, text = measured(FakeLab()).stored.folder, "1.00 % of the TCP segments <b>"
     first = Run(run).trials[0].folder
     result = documents.require(Result, first)
     documents.write(first, result.model_copy(update={"warnings": (text,)}))

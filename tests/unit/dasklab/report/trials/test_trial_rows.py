@@ -34,7 +34,7 @@ def rows_of(run: Path) -> list[TrialRow]:
 
 def test_row_has_what_was_requested_configured_and_measured(measured: Measure) -> None:
     run = measured(FakeLab(sloped, fail_once))
-    cells = by_cell(rows_of(run.directory))
+    cells = by_cell(rows_of(run.stored.folder))
     failed, ok = cells["delay_ms=50"]
     assert ok.requested == ok.configured == "50 ms of delay on the scheduler's link"
     assert re.fullmatch(r"RTT 5[01]\.\d ms, [89]\.\d\d Gbit/s", ok.measured), ok.measured
@@ -43,8 +43,8 @@ def test_row_has_what_was_requested_configured_and_measured(measured: Measure) -
     assert (failed.status, failed.reasons) == ("failed", ("ended with status 2",))
     assert {row.requested for row in cells["delay_ms=0"]} == {"no impairment"}
     names = [row.name for rows in cells.values() for row in rows]
-    null = [name for name in Run(run.directory).document.order if name.endswith("-null")]
-    assert len(null) == 2 and {*names, *null} == {*Run(run.directory).document.order}
+    null = [name for name in run.opened_again().document.order if name.endswith("-null")]
+    assert len(null) == 2 and {*names, *null} == {*run.opened_again().document.order}
 
 
 def test_difference_between_requested_and_configured_is_visible(measured: Measure) -> None:
@@ -54,7 +54,7 @@ def test_difference_between_requested_and_configured_is_visible(measured: Measur
         files["configured.json"]["bridge"]["ageing_s"] = 0
         return 0
 
-    row = by_cell(rows_of(measured(FakeLab(sloped, forget)).directory))["delay_ms=200"][0]
+    row = by_cell(rows_of(measured(FakeLab(sloped, forget)).stored.folder))["delay_ms=200"][0]
     assert (row.requested, row.configured) == (
         "200 ms of delay on the scheduler's link",
         "a flooding bridge",
@@ -66,7 +66,7 @@ def test_every_cell_links_to_its_trials_and_their_pages_to_their_files(
     measured: Measure, tmp_path: Path
 ) -> None:
     run = measured(FakeLab(sloped, fail_once))
-    page = report.write([Run(run.directory)], tmp_path / "report")
+    page = report.write([run.opened_again()], tmp_path / "report")
     text = page.read_text()
     ids = re.findall(r'<tr id="([^"]+)"', text)
     assert len(ids) == len(set(ids)) == 8
@@ -76,12 +76,12 @@ def test_every_cell_links_to_its_trials_and_their_pages_to_their_files(
     pages = [page.parent / name for name in re.findall(r'<code><a href="([^"]+)"', text)]
     linked = [re.search(r'href="([^"]+)">All files', own.read_text())[1] for own in pages]
     folders = [pages[0].parent / link.replace("%3D", "=") for link in linked]
-    assert [folder.resolve() for folder in folders] == [trial.folder for trial in Run(run.directory).trials]
+    assert [folder.resolve() for folder in folders] == [trial.folder for trial in run.opened_again().trials]
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_single_file_stands_alone(measured: Measure, tmp_path: Path) -> None:
-    run, file = measured(FakeLab(sloped)).directory, tmp_path / "mail" / "report.html"
+    run, file = measured(FakeLab(sloped)).stored.folder, tmp_path / "mail" / "report.html"
     file.parent.mkdir()
     result = CliRunner().invoke(main, ["report", str(run), "--single-file", str(file)])
     assert (result.exit_code, result.output) == (0, f"{file}\n")

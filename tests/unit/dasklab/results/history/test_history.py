@@ -49,7 +49,7 @@ def run(tmp_path: Path) -> Path:
         tmp_path / "results", "versions", Experiment.model_validate(document), SETUP, quick=False
     )
     driver.execute(run, FakeLab(seconds, run_requested_version), lambda trial, state: None)
-    return run.directory
+    return run.stored.folder
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_width_is_that_of_the_widest_interval() -> None:
 
 
 def test_slope_and_verdicts_of_a_delay_sweep(measured: Measure) -> None:
-    result = answer(load(measured(FakeLab(sloped)).directory), "compute_s", ["delay_ms"])
+    result = answer(load(measured(FakeLab(sloped)).stored.folder), "compute_s", ["delay_ms"])
     assert result is not None and result.null is not None
     assert [cell.is_shown for cell in result.cells] == [False, True, True]
     assert result.cells[2].ratio.value == pytest.approx(2, rel=0.02)
@@ -91,7 +91,7 @@ def test_slope_and_verdicts_of_a_delay_sweep(measured: Measure) -> None:
 
 
 def test_equal_cells_show_no_difference(measured: Measure) -> None:
-    result = answer(load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
+    result = answer(load(measured(FakeLab()).stored.folder), "compute_s", ["delay_ms"])
     assert result is not None and not any(cell.is_shown for cell in result.cells)
 
 
@@ -101,7 +101,7 @@ def test_invalid_trials_leave_the_statistics(measured: Measure) -> None:
             files["measured.json"]["rtt"][0]["samples_ms"] = [1.0] * 10
         return 0
 
-    result = answer(load(measured(FakeLab(spoil=break_link)).directory), "compute_s", ["delay_ms"])
+    result = answer(load(measured(FakeLab(spoil=break_link)).stored.folder), "compute_s", ["delay_ms"])
     assert result is not None and [cell.name for cell in result.cells] == ["delay_ms=0", "delay_ms=50"]
 
 

@@ -54,18 +54,18 @@ def place_on_two_nodes(trial: Json, files: Json) -> int:
 
 
 def test_each_row_has_the_nodes_of_its_hosts(measured: Measure) -> None:
-    frame = load(measured(FakeLab(spoil=place_on_two_nodes)).directory)
+    frame = load(measured(FakeLab(spoil=place_on_two_nodes)).stored.folder)
     nodes = frame[frame.metric == "rtt_ms"].groupby("dst").node.unique()
     assert (list(nodes["worker-1"]), list(nodes["worker-2"])) == (["pve pve2"], ["pve"])
     assert set(frame[frame.metric == "compute_s"].node) == {"pve pve2"}
 
 
 def test_probes_are_divided_by_node(measured: Measure) -> None:
-    rows = by_node(load(measured(FakeLab(spoil=place_on_two_nodes)).directory), "rtt_ms")
+    rows = by_node(load(measured(FakeLab(spoil=place_on_two_nodes)).stored.folder), "rtt_ms")
     assert {node: n for node, (n, _) in rows.items()} == {"pve": 20, "pve pve2": 40}
     assert rows["pve"][1].value == 0.5 and rows["pve pve2"][1].value == pytest.approx(1.0, rel=0.01)
 
 
 def test_lab_on_one_node_is_not_divided(measured: Measure) -> None:
-    frame = load(measured(FakeLab()).directory)
+    frame = load(measured(FakeLab()).stored.folder)
     assert set(frame.node) == {""} and by_node(frame, "rtt_ms") == {}

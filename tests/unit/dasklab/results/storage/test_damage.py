@@ -21,7 +21,6 @@ from dasklab.model.files import Attempt, Campaign, CaptureReport, Configured, Ho
 from dasklab.model.files import Result as TrialResult
 from dasklab.model.forms.document import Document
 from dasklab.results import load
-from dasklab.results.run import Run
 from dasklab.results.storage import damage as damages
 from dasklab.results.storage import documents
 from dasklab.running.driver import driver
@@ -299,7 +298,7 @@ def test_damaged_table_file_is_named(tmp_path: Path, name: str, content: bytes) 
 
 def test_attempt_names_the_files_of_its_trial(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
-    directory = run.directory / run.trials[0].trial
+    directory = run.stored.folder / run.trials[0].trial
     files = json.loads((directory / "attempt.json").read_text())["files"]
     assert set(files) == {"trial.json", "timings.json", "measured.json", "configured.json", "hosts.json"}
     for name in files:
@@ -312,15 +311,15 @@ def test_attempt_names_the_files_of_its_trial(measured: Callable[..., driver.Act
 
 def test_run_continues_with_a_damaged_trial(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
-    damaged, unfinished, *_ = [run.directory / trial.trial for trial in run.trials]
+    damaged, unfinished, *_ = [run.stored.folder / trial.trial for trial in run.trials]
     cut_in_half(damaged / "timings.json")
     (unfinished / "result.json").unlink()
     lab = FakeLab()
-    driver.execute(driver.resume(Run(run.directory)), lab, lambda trial, state: None)
+    driver.execute(driver.resume(run.opened_again()), lab, lambda trial, state: None)
     assert lab.ran == [unfinished.name]
     assert damages.damage(unfinished) is None
     again = FakeLab()
-    driver.execute(driver.resume(Run(run.directory), again=True), again, lambda trial, state: None)
+    driver.execute(driver.resume(run.opened_again(), again=True), again, lambda trial, state: None)
     assert again.ran == [damaged.name] and damages.damage(damaged) is None
 
 
@@ -334,5 +333,5 @@ def test_trial_that_leaves_a_damaged_file_has_failed(
         return 0
 
     run = measured(FakeLab(spoil=spoil))
-    frame = pd.read_parquet(run.directory / "samples.parquet")
+    frame = pd.read_parquet(run.stored.folder / "samples.parquet")
     assert set(frame.cell) == {"delay_ms=0", "delay_ms=200"}

@@ -16,7 +16,7 @@ from dasklab.model.experiments import experiment
 from dasklab.model.files import CaptureReport, Completeness
 from dasklab.results.decode import CaptureSummary
 from dasklab.results.recording import Recording
-from dasklab.results.run import Run, Trial
+from dasklab.results.run import Trial
 from dasklab.results.storage import documents
 from dasklab.results.validity import completeness
 from dasklab.running.driver import driver
@@ -203,13 +203,13 @@ def test_run_and_baseline_report_an_incomplete_capture(
         return 0
 
     run = measured(FakeLab(spoil=spoil))
-    first = run.directory / run.trials[0].trial
+    first = run.stored.folder / run.trials[0].trial
     assert documents.require(Completeness, first).reasons == ("its files are missing",)
     (first / "result.json").unlink()
-    execute(driver.resume(Run(run.directory), SETUP), FakeLab(spoil=spoil))
+    execute(driver.resume(run.opened_again(), SETUP), FakeLab(spoil=spoil))
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().err
     write(first, b"")
-    baseline_run.show(Run(run.directory))
+    baseline_run.show(run.opened_again())
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().out
 
 
@@ -238,7 +238,7 @@ def test_report_uses_no_blind_capture(tmp_path: Path) -> None:
         run = driver.start(tmp_path / f"{len(frames)}", name, content, SETUP, quick=True)
         driver.execute(run, CapturingLab(frames), lambda trial, state: None)
         texts.append(
-            page.write([Run(run.directory)], run.directory / "page").with_name("report.md").read_text()
+            page.write([run.opened_again()], run.stored.folder / "page").with_name("report.md").read_text()
         )
     assert ["Workers sent each other" in text for text in texts] == [True, False]
     assert ["The capture is blind" in text for text in texts] == [False, True]
@@ -252,8 +252,8 @@ def test_run_baseline_and_report_report_a_blind_capture(
     execute(run, CapturingLab(NOT_DASK[:7]))
     blind = "The capture is blind: none of its 7 frames is Dask's. What to do: "
     assert capsys.readouterr().err.count(blind) == 1
-    baseline_run.show(Run(run.directory))
+    baseline_run.show(run.opened_again())
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith(blind)
-    text = page.write([Run(run.directory)], tmp_path / "page").with_name("report.md").read_text()
+    text = page.write([run.opened_again()], tmp_path / "page").with_name("report.md").read_text()
     assert text.count(blind) == 1

@@ -82,7 +82,7 @@ def verdict(
     run = driver.start(tmp_path, "x", experiment(fault), SETUP, quick=False, seed=7)
     driver.execute(run, FakeLab(spoil=spoil), lambda trial, status: None)
     [faulty] = [trial for trial in run.trials if trial.faults]
-    result = documents.require(Result, run.directory / faulty.trial)
+    result = documents.require(Result, run.stored.folder / faulty.trial)
     return result.status, result.reasons
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.files import Pause
-from dasklab.results.run import Run
 from dasklab.results.validity import verdict
 from dasklab.running.driver import driver, stops
 
@@ -27,7 +26,7 @@ def reasons(measured: Measure, pause: Json, sample: int = 3) -> set[tuple[str, .
         files["timings.json"]["samples"][sample]["pauses"] = [pause]
         return 0
 
-    results = verdict.assess(Run(measured(FakeLab(spoil=spoil)).directory)).values()
+    results = verdict.assess(measured(FakeLab(spoil=spoil)).opened_again()).values()
     assert all((result.status == "invalid") == bool(result.reasons) for result in results)
     return {result.reasons for result in results}
 
@@ -63,7 +62,7 @@ def test_suspension_of_the_driver_s_machine_makes_its_trial_invalid(
     monkeypatch.setattr(driver, "_suspended_s", lambda: 30.0 if next(readings) > 2 else 0.0)
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     driver.execute(run, FakeLab(), lambda trial, state: None)
-    [result] = [result for result in verdict.assess(Run(run.directory)).values() if result.status != "ok"]
+    [result] = [result for result in verdict.assess(run.opened_again()).values() if result.status != "ok"]
     assert result.trial == run.trials[1].trial
     assert result.reasons == ("the machine that runs dasklab was suspended for 30.0 s during the trial",)
 
@@ -78,6 +77,6 @@ def test_stop_of_the_driver_makes_its_trial_invalid_wherever_it_falls(
     text = (
         "the process was stopped for 20.0 s (it used 0.0 s of CPU and waited 0.0 s for one) during the trial"
     )
-    assert {result.reasons for result in verdict.assess(Run(run.directory)).values()} == {
+    assert {result.reasons for result in verdict.assess(run.opened_again()).values()} == {
         (f"dasklab: {text}",)
     }

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from dasklab.model.files import Hosts, Measured
-from dasklab.results.run import Run
 from dasklab.results.validity import retransmissions, verdict
 from dasklab.running.driver import driver
 
@@ -96,7 +95,7 @@ def test_a_trial_with_a_warning_counts(measured: Callable[..., driver.ActiveRun]
             files["hosts.json"] |= {"hosts": hosts(LOSSY)["hosts"]}
         return 0
 
-    results = verdict.assess(Run(measured(FakeLab(spoil=lose)).directory)).values()
+    results = verdict.assess(measured(FakeLab(spoil=lose)).opened_again()).values()
     assert {result.status for result in results} == {"ok"}
     assert {bool(result.warnings) for result in results if "null" in result.trial} == {True}
     assert not any(result.warnings for result in results if "null" not in result.trial)

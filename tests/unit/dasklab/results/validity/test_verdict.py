@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from dasklab.results.run import Run
 from dasklab.results.validity import verdict
 from dasklab.running.driver import driver
 
@@ -23,14 +22,14 @@ def reasons(measured: Measure, change: Callable[[Json], object]) -> list[str]:
             change(files)
         return 0
 
-    results = verdict.assess(Run(measured(FakeLab(spoil=spoil)).directory))
+    results = verdict.assess(measured(FakeLab(spoil=spoil)).opened_again())
     invalid = [result for result in results.values() if result.status == "invalid"]
     assert {result.cell for result in invalid} == {"delay_ms=50"}
     return list(invalid[0].reasons)
 
 
 def test_trials_as_requested_are_ok(measured: Measure) -> None:
-    results = verdict.assess(Run(measured(FakeLab()).directory))
+    results = verdict.assess(measured(FakeLab()).opened_again())
     assert {result.status for result in results.values()} == {"ok"}
 
 

@@ -13,7 +13,6 @@ from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.settings.hosts import expand_aliases
 from dasklab.model.settings.link import Link
 from dasklab.model.settings.nic import NicSettings
-from dasklab.results.run import Run
 from dasklab.results.validity import verdict
 from dasklab.running.driver import driver
 from dasklab.running.plan.trials import estimate_s, plan
@@ -116,7 +115,7 @@ def test_failed_trial_is_recorded_and_the_others_run(measured: Callable[..., dri
         return 2
 
     run = measured(FakeLab(spoil=fail))
-    verdicts = verdict.assess(Run(run.directory))
+    verdicts = verdict.assess(run.opened_again())
     failures = [result for result in verdicts.values() if result.status == "failed"]
     assert len(verdicts) == 8 and [result.cell for result in failures] == ["delay_ms=50"] * 2
     assert failures[0].reasons == ("worker-1: Start: no memory",)
@@ -155,7 +154,7 @@ def test_unsupported_trial_is_not_repeated(
         return 2 if trial["links"] else 0
 
     run = measured(FakeLab(spoil=refuse))
-    assert {v.status for v in verdict.assess(Run(run.directory)).values()} == {"ok", "unsupported"}
+    assert {v.status for v in verdict.assess(run.opened_again()).values()} == {"ok", "unsupported"}
     assert run.pending() == []
 
 
@@ -168,14 +167,14 @@ def test_trial_with_steal_time_is_measured_again(tmp_path: Path, sweep: experime
     allowed = sweep.tolerances.model_copy(update={"steal_pct": 10.0})
     run = driver.start(tmp_path, "x", sweep.model_copy(update={"tolerances": allowed}), SETUP, quick=False)
     driver.execute(run, FakeLab(spoil=taken), lambda trial, state: None)
-    invalid = {name: result for name, result in verdict.assess(Run(run.directory)).items() if result.reasons}
+    invalid = {name: result for name, result in verdict.assess(run.opened_again()).items() if result.reasons}
     text = "the node: 40 % steal time during the repeats, allowed 10 %"
     assert {name: result.reasons for name, result in invalid.items()} == {run.trials[1].trial: (text,)}
-    assert run.pending() == [] == driver.resume(Run(run.directory), SETUP).pending()
+    assert run.pending() == [] == driver.resume(run.opened_again(), SETUP).pending()
     second = FakeLab()
-    driver.execute(driver.resume(Run(run.directory), SETUP, again=True), second, lambda trial, state: None)
+    driver.execute(driver.resume(run.opened_again(), SETUP, again=True), second, lambda trial, state: None)
     assert second.ran == [run.trials[1].trial]
-    assert {result.status for result in verdict.assess(Run(run.directory)).values()} == {"ok"}
+    assert {result.status for result in verdict.assess(run.opened_again()).values()} == {"ok"}
 
 
 def test_wrong_answer_is_a_failure(measured: Callable[..., driver.ActiveRun]) -> None:
@@ -183,7 +182,7 @@ def test_wrong_answer_is_a_failure(measured: Callable[..., driver.ActiveRun]) ->
         files["timings.json"]["check"] |= {"answer": 15.0, "ok": False}
         return 0
 
-    verdicts = verdict.assess(Run(measured(FakeLab(spoil=lie)).directory)).values()
+    verdicts = verdict.assess(measured(FakeLab(spoil=lie)).opened_again()).values()
     assert {tuple(v.reasons) for v in verdicts} == {("wrong answer: 15.0, expected 16.0 +- 0.1",)}
 
 
@@ -201,11 +200,11 @@ def test_kill_loses_one_trial(tmp_path: Path, sweep: experiment.Experiment) -> N
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     with pytest.raises(Killed):
         driver.execute(run, first, lambda trial, state: None)
-    (run.directory / first.ran[-1] / "half.json").write_text("{")
+    (run.stored.folder / first.ran[-1] / "half.json").write_text("{")
     second = FakeLab()
-    driver.execute(driver.resume(Run(run.directory), SETUP), second, lambda trial, state: None)
+    driver.execute(driver.resume(run.opened_again(), SETUP), second, lambda trial, state: None)
     assert second.ran == first.ran[2:] + [t.trial for t in run.trials[3:]]
-    assert not (run.directory / first.ran[-1] / "half.json").exists()
+    assert not (run.stored.folder / first.ran[-1] / "half.json").exists()
     assert run.pending() == []
 
 
@@ -235,10 +234,10 @@ def test_second_ctrl_c_while_the_lab_is_reset_is_reported(
 
 def test_resume_refuses_another_plan(tmp_path: Path, sweep: experiment.Experiment) -> None:
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
-    path = run.directory / "experiment.json"
+    path = run.stored.folder / "experiment.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": 5}))
     with pytest.raises(LabError, match="plans other trials"):
-        driver.resume(Run(run.directory), SETUP)
+        driver.resume(run.opened_again(), SETUP)
 
 
 def test_override_keeps_the_inventorys_other_settings() -> None:
@@ -288,7 +287,7 @@ def test_unsupported_trials_are_not_started(tmp_path: Path) -> None:
     lab = FakeLab()
     run = driver.start(tmp_path, name, content, made_by_hand, quick=True)
     driver.execute(run, lab, lambda trial, state: None)
-    results = verdict.assess(Run(run.directory))
+    results = verdict.assess(run.opened_again())
     assert {v.status for v in results.values()} == {"unsupported"} and lab.ran == []
     assert "no hypervisor makes these machines" in results[run.trials[0].trial].reasons[0]
 
@@ -297,7 +296,7 @@ def test_run_is_not_resumed_on_another_lab(tmp_path: Path, sweep: experiment.Exp
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     other = SETUP.model_copy(update={"nics": {host: NicSettings(model="e1000") for host in SETUP.hosts}})
     with pytest.raises(LabError, match="the inventory has changed since this run started"):
-        driver.resume(Run(run.directory), other)
+        driver.resume(run.opened_again(), other)
 
 
 def test_too_few_workers_are_refused(sweep: experiment.Experiment) -> None:
@@ -339,4 +338,4 @@ def test_run_is_resumed_when_the_kernel_is_known_by_now(tmp_path: Path, sweep: e
     setup = SETUP.for_kind("container")
     run = driver.start(tmp_path, "x", sweep, setup, quick=False)
     known = setup.model_copy(update={"kernel_lacks": {"container": ("netem",)}})
-    assert driver.resume(Run(run.directory), known).trials == run.trials
+    assert driver.resume(run.opened_again(), known).trials == run.trials

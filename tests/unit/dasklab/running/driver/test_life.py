@@ -41,9 +41,9 @@ def test_a_command_runs_what_the_table_says(
     state: State, measured: Callable[..., driver.ActiveRun], tmp_path: Path
 ) -> None:
     run = measured(FakeLab())
-    trial = run.directory / run.trials[1].trial
+    trial = run.stored.folder / run.trials[1].trial
     if state is State.PLANNED:
-        trial = run.directory / "9-99-planned"
+        trial = run.stored.folder / "9-99-planned"
     elif state is State.CUT:
         (trial / Result.FILE).unlink()
     elif state is State.DAMAGED:

@@ -14,7 +14,6 @@ from dasklab.console.trials import progress
 from dasklab.errors import LabError
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.results import load
-from dasklab.results.run import Run
 from dasklab.results.validity import verdict
 from dasklab.running.driver import driver, more_blocks
 from dasklab.running.driver.quiet_node import PATIENCE_S, RUN_PATIENCE_S, Waiter, outside_pct
@@ -29,13 +28,13 @@ def silent(*_: object) -> None:
 def test_more_blocks_keep_finished_trials(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
     longer = more_blocks.extended(run, 3)
-    assert Run(run.directory).document.experiment["blocks"] == 2  # nothing is written yet
+    assert run.opened_again().document.experiment["blocks"] == 2  # nothing is written yet
     more_blocks.record(longer)
-    again, lab = driver.resume(Run(run.directory), SETUP), FakeLab()
+    again, lab = driver.resume(run.opened_again(), SETUP), FakeLab()
     assert [trial.trial for trial in again.trials][: len(run.trials)] == [t.trial for t in run.trials]
     driver.execute(again, lab, silent)
     assert len(lab.ran) == 4 and all(name.startswith("3-") for name in lab.ran)
-    assert set(load(run.directory).block) == {1, 2, 3}
+    assert set(load(run.stored.folder).block) == {1, 2, 3}
     with pytest.raises(LabError, match="it has 3 blocks already"):
         more_blocks.extended(again, 2)
 
@@ -51,8 +50,8 @@ def test_blocks_are_added_until_the_stop_rule_holds(
 ) -> None:
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     progress.execute_until(run, FakeLab(noisy(spread)), more_blocks.StopRule(0.1, max_blocks=6))
-    assert Run(run.directory).document.experiment["blocks"] == blocks
-    assert set(load(run.directory).block) == set(range(1, blocks + 1))
+    assert run.opened_again().document.experiment["blocks"] == blocks
+    assert set(load(run.stored.folder).block) == set(range(1, blocks + 1))
 
 
 @pytest.mark.parametrize(("with_two_blocks", "narrow"), [(0.2, False), (0.09, True)])
@@ -68,7 +67,7 @@ def test_single_narrow_interval_is_not_enough(
     run = more_blocks.extended(measured(FakeLab()), 3)
     more_blocks.record(run)
     driver.execute(run, FakeLab(), silent)
-    assert more_blocks.is_narrow(Run(run.directory), 3, 0.1) == narrow
+    assert more_blocks.is_narrow(run.opened_again(), 3, 0.1) == narrow
 
 
 @pytest.mark.parametrize("share", ["0", "10x", "100%"])
@@ -96,11 +95,11 @@ def test_disturbed_trial_is_repeated_and_invalid_trial_is_not(tmp_path: Path, sw
     waited: list[int] = []
     driver.execute(run, FakeLab(spoil=disturb), silent, lambda: waited.append(1))
     assert {name[:4]: count for name, count in tries.items() if count > 1} == {"1-01": 3}
-    results = verdict.assess(Run(run.directory))
+    results = verdict.assess(run.opened_again())
     assert [result.status for name, result in results.items() if name.startswith("1-01")] == ["ok"]
     assert [result.status for name, result in results.items() if name.startswith("2-01")] == ["invalid"]
     assert len(waited) == 8 + 2  # before each trial, repeated ones too
-    frame = load(run.directory)
+    frame = load(run.stored.folder)
     assert set(frame.value[frame.metric == "node_foreign_pct"]) == {5.0}
 
 
@@ -134,16 +133,16 @@ def test_undecided_run_suggests_more_blocks(
     measured: Callable[..., driver.ActiveRun],
 ) -> None:
     run = measured(FakeLab(noisy(0.35)))
-    shown = CliRunner().invoke(main, ["results", "show", str(run.directory)], catch_exceptions=False).output
+    shown = CliRunner().invoke(main, ["results", "show", str(run.stored)], catch_exceptions=False).output
     assert "Not shown (delay_ms=50, delay_ms=200): only differences above" in shown.replace("\n", " ")
     assert "To run more (about " in shown.replace("\n", " ") and "--blocks" in shown.splitlines()[-1]
 
 
 def test_files_without_cpu_counters_are_still_read(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
-    for path in run.directory.glob("*/hosts.json"):
+    for path in run.stored.folder.glob("*/hosts.json"):
         document = json.loads(path.read_text())
         document["hypervisor"] = {"name": "pve", "accel": "tcg", "cpu": None}
         path.write_text(json.dumps(document))
-    assert not load(run.directory).metric.eq("node_foreign_pct").any()
-    assert {result.status for result in verdict.assess(Run(run.directory)).values()} == {"ok"}
+    assert not load(run.stored.folder).metric.eq("node_foreign_pct").any()
+    assert {result.status for result in verdict.assess(run.opened_again()).values()} == {"ok"}
