@@ -37,12 +37,12 @@ def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None
     from dasklab.results.run import find_runs
 
     opened = [run for path in runs for run in find_runs(path)]
-    with working() as tell:
+    with working() as progress:
         if single_file:
-            first_page = write_single_file(opened, single_file, tell)
+            first_page = write_single_file(opened, single_file, progress)
         else:
             folder = output or _beside(runs[0])
-            first_page = write(opened, folder, tell)
+            first_page = write(opened, folder, progress)
     click.echo(first_page)
 
 

@@ -22,15 +22,15 @@ from dasklab.results.statistics import reasons
 STUDY = TEMPLATES.parents[1] / "study_2019.json"
 
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 """Gets what is being done, for a reader who waits."""
 
 
-def tell_nobody(what: str) -> None:
+def no_progress(what: str) -> None:
     """Ignore what is being done: nobody waits for it."""
 
 
-def write(runs: list[Run], output: Path, tell: Tell = tell_nobody) -> Path:
+def write(runs: list[Run], output: Path, progress: Progress = no_progress) -> Path:
     """Write the pages, report.md and the figures to ``output``, all or nothing; return the first page's path.
 
     Raises:
@@ -38,11 +38,11 @@ def write(runs: list[Run], output: Path, tell: Tell = tell_nobody) -> Path:
         OSError: the folder cannot be written.
     """
     with atomic.filled(output) as draft:
-        _write(runs, draft, output, tell)
+        _write(runs, draft, output, progress)
     return output / "report.html"
 
 
-def write_single_file(runs: list[Run], file: Path, tell: Tell = tell_nobody) -> Path:
+def write_single_file(runs: list[Run], file: Path, progress: Progress = no_progress) -> Path:
     """Write the first page alone, without links to other files, so that it can be sent; return ``file``.
 
     Raises:
@@ -50,19 +50,19 @@ def write_single_file(runs: list[Run], file: Path, tell: Tell = tell_nobody) -> 
         OSError: the file cannot be written.
     """
     with tempfile.TemporaryDirectory() as folder:
-        _write(runs, Path(folder), None, tell)
+        _write(runs, Path(folder), None, progress)
         atomic.write_text(file, (Path(folder) / "report.html").read_text(encoding="utf-8"))
     return file
 
 
-def _write(runs: list[Run], output: Path, page_folder: Path | None, tell: Tell) -> None:
+def _write(runs: list[Run], output: Path, page_folder: Path | None, progress: Progress) -> None:
     study = json.loads(STUDY.read_text(encoding="utf-8"))
     anchors: set[str] = set()
 
     def read(run: Run) -> Section:
         anchor = anchor_of(run, anchors)
         content = read_steadily(
-            run, lambda run: section(run, study["figures"], output, page_folder, anchor, tell)
+            run, lambda run: section(run, study["figures"], output, page_folder, anchor, progress)
         )
         anchors.add(anchor)
         return content

@@ -89,7 +89,7 @@ def anchor_of(run: Run, used: Collection[str]) -> str:
 
 
 def section(
-    run: Run, study: Study, output: Path, page: Path | None, anchor: str, tell: Callable[[str], None]
+    run: Run, study: Study, output: Path, page: Path | None, anchor: str, progress: Callable[[str], None]
 ) -> Section:
     """Collect the content of a run's section, and write its figures and its trials' pages to ``output``.
 
@@ -115,13 +115,13 @@ def section(
     words = level_words(document.experiment.get("factors", {}))
     labels = {cell.name: cell_label(main, cell, words) for cell in main.cells} if main else {}
     captured = _captured(trials, study)
-    explained = _explain(run, page is None, tell)
+    explained = _explain(run, page is None, progress)
     sentence, in_capture = _sentences(results, captured, words)
     metric, mark = METRICS[main.metric].title if main else "", identity.heading_suffix(run)
     rows = trial_rows(trials, frame, main.metric if main else None, f"{anchor}-{run.name}", page is not None)
     if page is not None:
-        about = TrialContext(anchor, document.experiment["title"], mark, metric, labels)
-        write_trial_pages(about, rows, explained, output, page, tell)
+        context = TrialContext(anchor, document.experiment["title"], mark, metric, labels)
+        write_trial_pages(context, rows, explained, output, page, progress)
     drawings = {**draw_answers(results, frame, document, study, words), **captured.figures}
     of_study = drawn_of_study(results, document, study)
     return Section(
@@ -148,11 +148,11 @@ def _in_order(answer: Answer, names: list[str]) -> Answer:
     return replace(answer, cells=[first, *sorted(others, key=lambda cell: place.get(cell.name, len(place)))])
 
 
-def _explain(run: Run, valid_only: bool, tell: Callable[[str], None]) -> dict[Trial, Explained]:
+def _explain(run: Run, valid_only: bool, progress: Callable[[str], None]) -> dict[Trial, Explained]:
     explained = {}
     for trial, breakdown in explain_trials(run, valid_only=valid_only):
         explained[trial] = breakdown
-        tell(f"{run.document.name}: explained trial {trial.name}")
+        progress(f"{run.document.name}: explained trial {trial.name}")
     return explained
 
 

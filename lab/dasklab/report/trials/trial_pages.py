@@ -43,30 +43,30 @@ class Timeline:
 
 
 def write_trial_pages(
-    about: TrialContext,
+    context: TrialContext,
     rows: Sequence[TrialRow],
     explained: Mapping[Trial, Explained],
     output: Path,
     page_folder: Path,
-    tell: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> None:
     """Write a page for each trial to ``output``/trials, with its downloads, and BokehJS once.
 
     Args:
         explained: the time breakdowns of trials.
         page_folder: where the report will be, for links to the trials' files.
-        tell: gets what is being done.
+        progress: gets what is being done.
     """
     folder = output / FOLDER
     folder.mkdir(exist_ok=True)
     for index, row in enumerate(rows):
-        tell(f"{about.title}: page {index + 1} of {len(rows)}")
+        progress(f"{context.title}: page {index + 1} of {len(rows)}")
         breakdown = explained.get(row.trial) or _captured(row.trial)
         timeline = _timeline(breakdown) if breakdown else None
         if timeline and not (folder / drawing.SCRIPT).exists():
             (folder / drawing.SCRIPT).write_bytes(drawing.script())
         content = {
-            "about": about,
+            "about": context,
             "row": row,
             "previous": rows[index - 1] if index else None,
             "next": rows[index + 1] if index + 1 < len(rows) else None,

@@ -76,7 +76,7 @@ def attributions(repeat: Repeat, path: Intervals) -> Iterator[Attribution]:
     def part(bottleneck: Bottleneck, rows: Codes, share: Floats | float) -> Attribution:
         return Attribution(bottleneck, rows, path.place[rows], path.seconds[rows] * share)
 
-    slow, lagging = _beyond_usual(repeat, path.task[computing])
+    slow, lagging = _beyond_expected(repeat, path.task[computing])
     for bottleneck, share in ((WORKER_LAG, lagging), (SLOW, slow), (COMPUTING, 1 - slow - lagging)):
         yield part(bottleneck, computing, share)
 
@@ -94,7 +94,7 @@ def attributions(repeat: Repeat, path: Intervals) -> Iterator[Attribution]:
         yield part(cause.bottleneck, own, 1 - placed[own])
 
 
-def _beyond_usual(repeat: Repeat, task: Codes) -> tuple[Floats, Floats]:
+def _beyond_expected(repeat: Repeat, task: Codes) -> tuple[Floats, Floats]:
     """Return which share of tasks' time a slow worker added, and which share a busy event loop explains.
 
     While a task takes longer than usual and its worker's event loop is held up too, it is not the work that
