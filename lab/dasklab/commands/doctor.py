@@ -94,11 +94,12 @@ def _next_step(lab: Inventory, is_up: bool) -> str:
 
 def _print_json(lab: Inventory, findings: list[Finding], checked: local_host.HostCheck | None) -> int:
     """Print all findings as JSON; return the exit status."""
-    from dasklab.machines.doctor import CheckedLab
+    from dasklab.machines.doctor import CheckedLab, versions
     from dasklab.model.forms.json_output import to_json
 
     folders = {name: str(folder) for name, folder in _folders(lab).items()}
-    click.echo(to_json(CheckedLab(folders, findings, _experiments(lab, checked)), CheckedLab))
+    document = CheckedLab(versions(), folders, findings, _experiments(lab, checked))
+    click.echo(to_json(document, CheckedLab))
     return int(not all(finding.ok for finding in findings))
 
 

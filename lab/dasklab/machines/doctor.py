@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -24,6 +26,7 @@ from dasklab.model.settings.nic import GuestKind
 
 CONTROLLER_TOOLS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 IMAGES: dict[GuestKind, str] = {"vm": "proxmox_image", "container": "proxmox_container_image"}
+PACKAGES = ("dasklab", "dask", "distributed", "ansible-core", "proxmoxer")
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 WITHOUT_NODE_SSH = (
     "or without ssh: leave the group hypervisors empty and write the node's name as proxmox.node.",
@@ -37,11 +40,22 @@ class CheckedLab:
 
     __pydantic_config__: ClassVar[ConfigDict] = CONFIG
 
+    versions: Annotated[dict[str, str], Field(description="Of the system, of Python and of packages.")]
     folders: dict[str, str]
     findings: list[Finding]
     experiments: Annotated[
         dict[str, list[str]], Field(description="Kind of guest -> what the lab supports with it.")
     ]
+
+
+def versions() -> dict[str, str]:
+    """Return what a report of a fault needs: the system, and the versions of what dasklab builds on."""
+    present = {package.name for package in importlib.metadata.distributions()}
+    return {
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in PACKAGES if name in present},
+    }
 
 
 def examine(inventory: Inventory, *, endpoint: bool = True) -> Iterator[Finding]:

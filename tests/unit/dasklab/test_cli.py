@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import distributed
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
@@ -229,6 +230,7 @@ def test_the_inventory_may_precede_the_command() -> None:
     jsonschema.validate(checked, json_schema(CheckedLab))
     assert checked["findings"][-1]["text"].startswith(f"inventory {existing}: client")
     assert set(checked["folders"]) == {"state", "cache", "results"}
+    assert checked["versions"]["distributed"] == distributed.__version__
     both = run("-i", "nowhere.yml", "doctor", "-i", str(existing)).output
     assert f"inventory {existing}: client" in both
     refused = run("-i", str(existing), "wire", "capture.pcap")
