@@ -15,9 +15,9 @@ Either of them decides, if the other one does not contradict it:
 
 - *slower*: one interval is above the limit, the other's best value too, and without the wait the work is
   longer by more than chance explains;
-- *not slower*: one interval is below the limit, the other's best value too, and if it is the whole length's,
-  the old records did not wait longer.
+- *not slower*: one interval is below the limit, the other's best value too.
 
+The whole lengths are no contradiction where the old records waited longer, and cannot say "not slower" then.
 Otherwise a wait explains the difference, or hides one: "cannot decide: the machine was busier". A busy
 machine computes more slowly, too, because threads share cores and caches: ``SLOWDOWN`` is allowed for that.
 
@@ -108,9 +108,16 @@ class CheckedRecords:
         change = _percent(Interval(self.change_pct, self.low_pct, self.high_pct))
         line = f"{title}: {self._busier()}{change}, {records}, limit {self.limit_pct:g} %"
         line = f"{line}; mainly {self.cause}" if self.cause else line
-        if self.without_cpu_wait and self.verdict is Verdict.CANNOT_DECIDE:
+        if self.without_cpu_wait and not self._whole_lengths_decide():
             line = f"{line}; without waiting for a CPU {_percent(self.without_cpu_wait)}"
         return f"{line}; {self._remedy()}" if self.verdict is Verdict.CANNOT_DECIDE else line
+
+    def _whole_lengths_decide(self) -> bool:
+        beyond = {
+            Verdict.SLOWER: self.low_pct > self.limit_pct,
+            Verdict.NOT_SLOWER: self.high_pct <= self.limit_pct,
+        }
+        return beyond.get(self.verdict, False)
 
     def _busier(self) -> str:
         if not self.busier:
@@ -186,18 +193,15 @@ def verdict(
     """
     most_by_wait, least_by_wait = max(0.0, more_cpu_wait), min(0.0, more_cpu_wait)
     upper_limit, lower_limit = (_beyond(limit_pct, wait) for wait in (most_by_wait, least_by_wait))
-    if min(change.value, without_cpu_wait.value) > upper_limit and (
-        without_cpu_wait.low > upper_limit
-        or (change.low > limit_pct and without_cpu_wait.low > _beyond(0, most_by_wait))
-    ):
+    has_old_side_waited = more_cpu_wait < -SAME_WAIT
+    if without_cpu_wait.low > upper_limit and (change.value > limit_pct or has_old_side_waited):
         return Verdict.SLOWER, ""
-    if (
-        without_cpu_wait.value <= lower_limit
-        and change.value <= limit_pct
-        and (
-            without_cpu_wait.high <= lower_limit or (change.high <= limit_pct and more_cpu_wait > -SAME_WAIT)
-        )
-    ):
+    is_longer = without_cpu_wait.value > upper_limit and without_cpu_wait.low > _beyond(0, most_by_wait)
+    if change.low > limit_pct and is_longer:
+        return Verdict.SLOWER, ""
+    if without_cpu_wait.high <= lower_limit and change.value <= limit_pct:
+        return Verdict.NOT_SLOWER, ""
+    if change.high <= limit_pct and without_cpu_wait.value <= lower_limit and not has_old_side_waited:
         return Verdict.NOT_SLOWER, ""
     if change.low > limit_pct or (without_cpu_wait.high <= limit_pct < change.value):
         return Verdict.CANNOT_DECIDE, "new"

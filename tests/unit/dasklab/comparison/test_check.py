@@ -155,6 +155,15 @@ def test_one_of_the_two_intervals_decides(
     assert verdict(change, without_cpu_wait, 10)[0] is expected
 
 
+def test_the_length_without_the_wait_is_printed_where_it_decides() -> None:
+    def line(low: float) -> str:
+        without = Interval(30, 20, 40)
+        return str(CheckedRecords(Verdict.SLOWER, 25, low, 45, 10, [1.0], [1.2], "", "", without))
+
+    assert line(-9).endswith("limit 10 %; without waiting for a CPU +30.0 % (+20.0 to +40.0 %)")
+    assert line(12).endswith("limit 10 %")
+
+
 def test_the_wait_of_all_threads_is_taken_off_the_path() -> None:
     """The path's own tasks waited by chance: those beside it show how busy the machine was."""
     summary = Summary(1.0, 2, 1, {(STARVED, 0): 0.3, (COMPUTE, 0): 0.6}, bottlenecks={(CPU, 0): 0.5})
@@ -170,7 +179,8 @@ def test_the_wait_of_all_threads_is_taken_off_the_path() -> None:
         (LONG, LONGER, 0.8, (Verdict.CANNOT_DECIDE, "new")),  # so may slower computing beside others
         (LONG, LONGER, 0.05, (Verdict.SLOWER, "")),
         (LONGER, LONGER, 0.0, (Verdict.SLOWER, "")),
-        (QUIET, LONGER, -0.8, (Verdict.CANNOT_DECIDE, "old")),  # the old wait hides it
+        (QUIET, LONGER, -0.8, (Verdict.SLOWER, "")),  # the old wait hid it
+        (QUIET, Interval(30, 5, 55), -0.8, (Verdict.CANNOT_DECIDE, "old")),
         (QUIET, QUIET, -0.8, (Verdict.CANNOT_DECIDE, "old")),
         (Interval(20, -40, 140), QUIET, 0.0, (Verdict.CANNOT_DECIDE, "new")),
     ],
