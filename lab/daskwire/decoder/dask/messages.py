@@ -105,9 +105,16 @@ class Messages:
 
     def ops_named(self, names: Collection[str]) -> Ints:
         """Return the indices of the ops with one of these names, in order of time."""
-        distinct, numbers = self.op_numbers
-        is_named = np.array([name in names for name in distinct], bool)
-        return np.flatnonzero(is_named[numbers])
+        rows = [self._rows_by_name[name] for name in names if name in self._rows_by_name]
+        return np.sort(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
+
+    @cached_property
+    def _rows_by_name(self) -> dict[str, Ints]:
+        """The indices of the ops with each name, in order of time."""
+        names, numbers = self.op_numbers
+        order = np.argsort(numbers.astype(np.uint16) if len(names) < 1 << 16 else numbers, kind="stable")
+        stops = np.cumsum(np.bincount(numbers, minlength=len(names)))
+        return dict(zip(names, np.split(order, stops[:-1]), strict=True)) if names else {}
 
     @property
     def complete(self) -> npt.NDArray[np.bool_]:
@@ -139,13 +146,15 @@ def build(conversations: Mapping[int, Conversation]) -> Messages:
         name: table[order, i]
         for i, name in enumerate(("flow", *COLUMNS, "time_ns", "end_ns", "seen", "kind"))
     }
-    op_message, op_name = position[sequence], ordered("op_name")
-    answer = match(columns["flow"], columns["kind"], op_message, op_name, ordered("op_reply"))
+    awaiting = {
+        int(place[b + index]) for (_, c), b in zip(parts, base.tolist(), strict=False) for index in c.awaiting
+    }
+    answer = match(columns["flow"], columns["kind"], awaiting)
     return Messages(
         **columns,
         answer=answer,
-        op_message=op_message,
-        op_name=op_name,
+        op_message=position[sequence],
+        op_name=ordered("op_name"),
         op_key=ordered("op_key"),
         op_note=ordered("op_note"),
     )
@@ -167,27 +176,26 @@ def _flow_part(conversation: Conversation, direction: int) -> Ints:
     return result
 
 
-def match(flow: Ints, kind: Ints, op_message: Ints, op_name: list[str], waits: list[bool]) -> Ints:
+def match(flow: Ints, kind: Ints, awaiting: set[int]) -> Ints:
     """Match requests to replies. Dask's rpc has one outstanding request per connection.
 
-    If another request follows an unanswered one, its reply was not captured. A registration has
-    ``reply: False`` and is answered nevertheless, by the first message of the stream.
+    If another request follows an unanswered one, its reply was not captured.
+
+    Args:
+        flow: of each message.
+        kind: of each message.
+        awaiting: the messages whose sender waits for a reply.
 
     Returns:
         Per message the index of the reply or request, NONE without.
     """
     answer = np.full(len(flow), NONE, np.int64)
-    expects = {
-        m
-        for m, name, wait in zip(op_message.tolist(), op_name, waits, strict=True)
-        if wait or name == "register-worker"
-    }
     pending: dict[int, int] = {}
     rows = np.flatnonzero(kind != MessageKind.BATCH)
     for index, sender, value in zip(rows.tolist(), flow[rows].tolist(), kind[rows].tolist(), strict=True):
         if value == MessageKind.REQUEST:
             pending.pop(sender, None)
-            if index in expects:
+            if index in awaiting:
                 pending[sender] = index
         elif value != MessageKind.HANDSHAKE:
             request = pending.pop(sender ^ 1, None)

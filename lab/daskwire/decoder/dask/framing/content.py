@@ -37,16 +37,16 @@ class Contents:
         op_message: (per op) index of its message in this flow.
         op_name: (per op) its name.
         op_key: (per op) its task key, None without.
-        op_reply: (per op) the sender waits for a reply.
         op_note: (per op) see ``daskwire.decoder.dask.framing.reports``.
+        awaiting: indices of the messages whose sender waits for a reply.
     """
 
     kind: list[int] = field(default_factory=list)
     op_message: list[int] = field(default_factory=list)
     op_name: list[str] = field(default_factory=list)
     op_key: list[Any] = field(default_factory=list)
-    op_reply: list[bool] = field(default_factory=list)
     op_note: list[Note | None] = field(default_factory=list)
+    awaiting: list[int] = field(default_factory=list)
 
     def add_missing(self) -> None:
         """Append a message whose body is not in the capture."""
@@ -78,7 +78,6 @@ class Contents:
             self.op_message.append(index)
             self.op_name.append(op)
             self.op_key.append(intern(key) if type(key) is str else name(key))
-            self.op_reply.append(False)
             self.op_note.append(NOTES[op](item) if op in NOTES else None)
 
     def _single(self, content: dict[Any, Any]) -> None:
@@ -88,7 +87,9 @@ class Contents:
             self.op_message.append(len(self.kind))
             self.op_name.append(op)
             self.op_key.append(name(content.get("key")))
-            self.op_reply.append(content.get("reply", True) is not False)
+            # A registration has ``reply: False``; the first message of the stream answers it nevertheless.
+            if content.get("reply", True) is not False or op == "register-worker":
+                self.awaiting.append(len(self.kind))
             self.op_note.append(NOTES[op](content) if op in NOTES else None)
             self.kind.append(MessageKind.REQUEST)
         elif "pickle-protocol" in content and "python" in content:
