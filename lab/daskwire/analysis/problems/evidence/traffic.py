@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -41,6 +41,7 @@ WORK_OPS = frozenset({  # ops of a cluster that computes
 REGISTRATION = "register-worker"
 TASK_RESULT, COMPUTATION_COMPLETE = "task-finished", "key-in-memory"
 STARTUP_NS = 10 * SECOND_NS
+NEVER = np.iinfo(np.int64).max
 MAX_WAIT_NS = 600 * SECOND_NS  # TCP sends again after at most 120 s, Dask sends a heartbeat more often
 
 
@@ -62,6 +63,48 @@ class Traffic:
         for flow in flows:
             result[self.pairs[flow]].append(flow)
         return dict(sorted(result.items()))
+
+    def by_cluster(self, flow: Ints) -> dict[str, Ints]:
+        """Group the rows of a column of flows by cluster. They stay in order."""
+        names, codes = np.unique(self.capture.clusters.astype(str), return_inverse=True)
+        code = codes[flow].astype(np.uint16 if len(names) < 1 << 16 else np.int64)  # 16 bits sort much faster
+        order = np.argsort(code, kind="stable")
+        stops = np.cumsum(np.bincount(code, minlength=len(names)))
+        groups = zip(names.tolist(), np.split(order, stops[:-1]), strict=True) if len(names) else ()
+        return {name: rows for name, rows in groups if len(rows)}
+
+    def op_times(self, ops: Collection[str]) -> dict[str, Ints]:
+        """Return when each cluster exchanged some ops, in order. A cluster without them is missing."""
+        messages = self.capture.messages
+        of_ops = messages.op_message[messages.ops_named(ops)]
+        return {
+            cluster: messages.time_ns[of_ops[rows]]
+            for cluster, rows in self.by_cluster(messages.flow[of_ops]).items()
+        }
+
+    def due_tasks(self, cluster: str, start_ns: int, stop_ns: int) -> Ints:
+        """Return the rows of the tasks that had been sent at a time and had no result until another one."""
+        rows = self._tasks_of.get(cluster, np.zeros(0, np.int64))
+        sent_ns, finished_ns = (times[rows] for times in self._task_times)
+        return rows[(sent_ns <= start_ns) & (finished_ns >= stop_ns)]
+
+    @cached_property
+    def _tasks_of(self) -> dict[str, Ints]:
+        """The rows of the table of tasks, by cluster."""
+        result = defaultdict[str, list[int]](list)
+        for row, cluster in enumerate(self.capture.table("tasks")["cluster"]):
+            result[cluster].append(row)
+        return {cluster: np.array(rows, np.int64) for cluster, rows in result.items()}
+
+    @cached_property
+    def _task_times(self) -> tuple[Ints, Ints]:
+        """When each task was sent, and when it was reported; NEVER if that is not in the capture."""
+        table = self.capture.table("tasks")
+        sent_ns, finished_ns = (
+            np.array([NEVER if time_ns is None else time_ns for time_ns in table[name]], np.int64)
+            for name in ("sent_ns", "finished_ns")
+        )
+        return sent_ns, finished_ns
 
     @cached_property
     def flows(self) -> list[int]:
@@ -147,11 +190,8 @@ class Traffic:
     @cached_property
     def running(self) -> dict[str, Interval]:
         """When each cluster ran: from its first op of work to its last one."""
-        messages, clusters = self.capture.messages, self.capture.clusters
-        of_ops = messages.op_message[messages.ops_named(WORK_OPS)]
-        own, time_ns = clusters[messages.flow[of_ops]], messages.time_ns[of_ops]
-        names: list[str] = np.unique(own).tolist()
-        return {name: (int(time_ns[own == name].min()), int(time_ns[own == name].max())) for name in names}
+        times = self.op_times(WORK_OPS)
+        return {cluster: (int(time_ns[0]), int(time_ns[-1])) for cluster, time_ns in times.items()}
 
     @cached_property
     def work(self) -> dict[str, Interval]:
@@ -161,20 +201,15 @@ class Traffic:
         workers import libraries. A capture without results begins with work. It shuts down after its last op;
         but if a client is still connected then, it does not, and works until the end of the capture.
         """
-        messages, clusters = self.capture.messages, self.capture.clusters.tolist()
-        first: dict[tuple[str, str], int] = {}
-        for row in messages.ops_named({TASK_RESULT, COMPUTATION_COMPLETE}).tolist():
-            message = messages.op_message[row]
-            key = clusters[messages.flow[message]], messages.op_name[row]
-            first.setdefault(key, int(messages.time_ns[message]))
+        reported, completed = self.op_times({TASK_RESULT}), self.op_times({COMPUTATION_COMPLETE})
         result = self.running.copy()
         for cluster, (begin, last) in self.running.items():
             sessions = self.client_sessions.get(cluster, [])
             end = self.end_ns if any(start <= last < stop for start, stop in sessions) else last
             result[cluster] = begin, end
-            if (cluster, TASK_RESULT) in first:
-                latest = first[cluster, TASK_RESULT] + STARTUP_NS
-                result[cluster] = min(first.get((cluster, COMPUTATION_COMPLETE), latest), latest), end
+            if cluster in reported:
+                latest = int(reported[cluster][0]) + STARTUP_NS
+                result[cluster] = min([*completed.get(cluster, [])[:1], latest]), end
         return result
 
     @cached_property
@@ -196,23 +231,17 @@ class Traffic:
     def restarts(self) -> dict[str, list[Interval]]:
         """When each cluster shut down and started up again: workers registered after its clients had left."""
         result = {}
-        registered = self._times({REGISTRATION})
-        completed, reported = self._times({COMPUTATION_COMPLETE}), self._times({TASK_RESULT})
+        registered, nothing = self.op_times({REGISTRATION}), np.zeros(0, np.int64)
+        completed, reported = self.op_times({COMPUTATION_COMPLETE}), self.op_times({TASK_RESULT})
         for cluster, sessions in self.client_sessions.items():
             own = result[cluster] = list[Interval]()
             for (_, left_ns), (start_ns, stop_ns) in pairwise(sessions):
-                first = [time_ns for time_ns in completed[cluster] if time_ns > start_ns][:1]
-                first += [time_ns + STARTUP_NS for time_ns in reported[cluster] if time_ns > start_ns][:1]
-                ready_ns = min([stop_ns, *first])
-                if any(left_ns < time_ns < ready_ns for time_ns in registered[cluster]):
+                after = [times.get(cluster, nothing) for times in (completed, reported)]
+                first, result_ns = (times[times > start_ns][:1].tolist() for times in after)
+                ready_ns = min([stop_ns, *first, *(time_ns + STARTUP_NS for time_ns in result_ns)])
+                joined_ns = registered.get(cluster, nothing)
+                if ((left_ns < joined_ns) & (joined_ns < ready_ns)).any():
                     own.append((left_ns, ready_ns))
-        return result
-
-    def _times(self, ops: set[str]) -> defaultdict[str, list[int]]:
-        """Return when each cluster exchanged some ops, in order."""
-        messages, result = self.capture.messages, defaultdict[str, list[int]](list)
-        for message in messages.op_message[messages.ops_named(ops)].tolist():
-            result[self.pairs[messages.flow[message]][0]].append(int(messages.time_ns[message]))
         return result
 
     def is_shut_down(self, cluster: str, time_ns: int) -> bool:

@@ -21,9 +21,9 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
         if end is None or end.flow != client.flow or end.is_announced:
             continue
         pair = evidence.pairs[client.flow]
-        outstanding = _outstanding(evidence, pair[0], end.time_ns)
-        is_stopping = evidence.running.get(pair[0], (0, 0))[1] < end.time_ns + SECOND_NS
-        if outstanding and not is_stopping:
+        if evidence.running.get(pair[0], (0, 0))[1] < end.time_ns + SECOND_NS:
+            continue  # the cluster was stopped as well
+        if outstanding := _outstanding(evidence, pair[0], end.time_ns):
             cost_s = (end.time_ns - min(outstanding)) / 1e9
             what = (
                 "its host closed the connection with the scheduler, and the client had not announced it;"
@@ -35,13 +35,8 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
 
 def _outstanding(evidence: Evidence, cluster: str, time_ns: int) -> list[int]:
     """Return when the tasks had been sent that had no result at a time."""
-    table = evidence.capture.table("tasks")
-    columns = (table[name] for name in ("cluster", "sent_ns", "finished_ns"))
-    return [
-        sent_ns
-        for own, sent_ns, finished_ns in zip(*columns, strict=True)
-        if own == cluster and sent_ns and sent_ns < time_ns and not (finished_ns and finished_ns <= time_ns)
-    ]
+    sent_ns = evidence.capture.table("tasks")["sent_ns"]
+    return [sent_ns[row] for row in evidence.due_tasks(cluster, time_ns, time_ns + 1).tolist()]
 
 
 KIND = Kind(

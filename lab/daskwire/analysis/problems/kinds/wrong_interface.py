@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,9 +21,15 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
             registered[evidence.pairs[flow][0], capture.senders[flow][0], listener[0]] = flow
     direct = sum(address == listener for _, address, listener in registered)
     translated = {flow for pair in capture.translations for flow in (*pair, pair[0] ^ 1)}
+    flows_at: defaultdict[str, list[int]] = defaultdict(list)
+    for flow in evidence.flows:
+        for address in {capture.senders[flow][0], capture.senders[flow ^ 1][0]}:
+            flows_at[address].append(flow)
     for (cluster, address, announced), flow in sorted(registered.items()):
-        data = [f for f in evidence.flows if announced in capture.connections.endpoints(f)]
-        if address == announced or not data or not direct or flow in translated:
+        if address == announced or not direct or flow in translated:
+            continue
+        data = flows_at[announced]
+        if not data:
             continue
         node = evidence.pairs[flow][1]
         what = (

@@ -24,20 +24,26 @@ def only(capture: Capture, problem: str, severity: str = "problem") -> dict[str,
 
 
 class Cluster:
-    """A scheduler and three workers that compute for ten seconds; connections are built separately."""
+    """A scheduler and three workers that compute for ten seconds; connections are built separately.
 
-    def __init__(self) -> None:
+    Args:
+        has_worked: each worker has finished a task, and the client knows.
+    """
+
+    def __init__(self, has_worked: bool = True) -> None:
         self.talks: list[Talk] = []
         self.streams = {name: self.open(address, 40000) for name, address in WORKERS.items()}
         for name, talk in self.streams.items():
             own = {"address": f"tcp://{WORKERS[name]}:3333", "name": name}
             talk.say(0, g3({"op": "register-worker", "reply": False, **own}))
             talk.say(1, g3({"status": "OK"}))
-            talk.say(1, g3([{"op": "compute-task", "key": f"{name}-first"}]))
-            talk.say(0, g3([{"op": "task-finished", "key": f"{name}-first", "thread": 1}]))
+            if has_worked:
+                talk.say(1, g3([{"op": "compute-task", "key": f"{name}-first"}]))
+                talk.say(0, g3([{"op": "task-finished", "key": f"{name}-first", "thread": 1}]))
         self.client = self.open("10.0.0.9", 40000).say(0, g3({"op": "register-client", "client": "Client-1"}))
         self.client.time_ns = max(talk.time_ns for talk in self.talks)
-        self.complete()
+        if has_worked:
+            self.complete()
         self.begin_ns = self.client.time_ns
 
     def complete(self) -> None:

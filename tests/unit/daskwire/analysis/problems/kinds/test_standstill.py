@@ -73,6 +73,24 @@ def test_several_standstills_are_one_row(read: Read) -> None:
     assert " (2 times, 17.0 s in all)" in row["what"]
 
 
+def test_standstill_before_the_first_result_is_a_note(read: Read) -> None:
+    """The scheduler and the workers import libraries."""
+    cluster = Cluster(has_worked=False)
+    send_graph(cluster, 0.0)
+    beats(cluster, 0.5, 8.0)
+    send_task(cluster, 8.0)
+    report_task(cluster, 8.1)
+    assert only(read(cluster.packets), "standstill", "note")["cost_s"] == pytest.approx(8.0, abs=0.1)
+
+
+def test_scheduler_that_answers_nothing_has_a_blocked_loop(read: Read) -> None:
+    cluster = Cluster()
+    beats(cluster, 0.0, 2.0)
+    send_graph(cluster, 2.0)
+    send_task(cluster, 10.0)
+    assert "standstill" not in read(cluster.packets).table("problems")["problem"]
+
+
 @pytest.mark.parametrize("case", ["executes", "nothing is due", "short", "shut down"])
 def test_cluster_that_waits_for_good_reason(read: Read, case: str) -> None:
     cluster = Cluster()
