@@ -146,6 +146,8 @@ def forgotten(cluster: Target, level: float) -> Iterator[None]:
 def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None]:
     """Insert a program into the links of some nodes, which delays or repeats their packets."""
     link, processes = ["ip", "-n", cluster.switch, "link"], []
+    for node in cluster.nodes:  # who leaves checksums to the device sends them wrong through a raw socket
+        cluster.run_in(node, "ethtool", "-K", "eth0", "tx", "off")
     for node in nodes:
         port = cluster.port(node)
         sh(*link, "add", f"{port}f", "type", "veth", "peer", "name", f"{port}b")
@@ -399,7 +401,9 @@ def intruder(cluster: Target, level: float) -> Iterator[None]:
             "--every",
             str(level),
         ]
-        process = subprocess.Popen(["ip", "netns", "exec", name, *announce])
+        process = subprocess.Popen(["ip", "netns", "exec", name, *announce], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()  # the first announcement was sent
         time.sleep(4)
         stop(process)
         yield
@@ -415,6 +419,7 @@ def announce(address: str, every_s: float) -> None:
     arp = struct.pack(">HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 2, mac, ip, b"\xff" * 6, ip)
     while True:
         raw.send(b"\xff" * 6 + mac + b"\x08\x06" + arp)
+        print("announced", flush=True)
         time.sleep(every_s)
 
 

@@ -33,6 +33,6 @@ KIND = Kind(
     ),
     advice="Compare the routes of both hosts (ip route get), and look for two interfaces in one subnet.",
     filter="tcp.analysis.ack_lost_segment",
-    effects=frozenset({"incomplete capture", "unanswered connects", "standstill"}),
+    effects=frozenset({"incomplete capture", "unanswered connects", "standstill", "unregistered worker"}),
     detect=detect,
 )

@@ -83,7 +83,7 @@ KIND = Kind(
         " still truncates messages."
     ),
     is_first=True,
-    effects=frozenset({"standstill"}),
+    effects=frozenset({"standstill", "unregistered worker"}),
     is_about_capture=True,
     detect=detect,
 )

@@ -16,6 +16,7 @@ from daskwire.decoder.dask.nodes.identities import Endpoint
 from daskwire.decoder.net.segments import ACK, SYN
 
 AT_ONCE_NS = 2 * SECOND_NS  # a process that ends closes all its connections within this time
+MIN_RESTART_NS = SECOND_NS // 2  # before, the host may still accept for the process that ends
 MIN_UNANSWERED = 3  # segments with data or SYN, to a scheduler that sends nothing any more
 MIN_SILENCE_NS = SECOND_NS  # until the last of them; at the end of a capture, answers are under way
 
@@ -80,7 +81,7 @@ def _silence(evidence: Evidence, own: list[Participant], ends: set[Endpoint]) ->
     unanswered_ns = [
         int(segments.time_ns[row])
         for flow in evidence.flows
-        if capture.senders[flow ^ 1] in ends
+        if capture.senders[flow ^ 1] in ends and evidence.last_ns(flow) > time_ns
         for row in evidence.rows(flow).tolist()
         if segments.time_ns[row] > time_ns and (segments.length[row] or segments.flags[row] & SYN)
     ]
@@ -91,10 +92,15 @@ def _silence(evidence: Evidence, own: list[Participant], ends: set[Endpoint]) ->
 
 
 def _finding(evidence: Evidence, cluster: str, ends: set[Endpoint], loss: Loss) -> Finding | None:
-    """Describe a loss if somebody needed the scheduler: a client was connected, or tasks were open."""
+    """Describe a loss if somebody needed the scheduler: a client was connected, or tasks were open.
+
+    A short one is a note if it was announced, if no client was there, or if there were neither tasks nor
+    attempts to reach it again.
+    """
     capture, name = evidence.capture, evidence.capture.scheduler_names[cluster]
     tasks = _open_tasks(evidence, cluster, loss.time_ns)
-    if not tasks and all(member.role != CLIENT for member in loss.peers):
+    has_client = any(member.role == CLIENT for member in loss.peers)
+    if not tasks and not has_client:
         return None
     later = [
         flow
@@ -113,8 +119,8 @@ def _finding(evidence: Evidence, cluster: str, ends: set[Endpoint], loss: Loss) 
         f"it accepted connections again after {cost_s:.1f} s" if back_ns else "",
     ]
     flows = (*(member.flow for member in loss.peers), *tries)
-    excuses = loss.is_announced, not tasks
-    is_note = any(excuses) if is_cheap(cost_s) else all(excuses)
+    is_unneeded = not has_client or not (tasks or tries)
+    is_note = (loss.is_announced and not tasks) or (is_cheap(cost_s) and (loss.is_announced or is_unneeded))
     when = loss.time_ns, stop_ns
     return Finding(
         KIND, "; ".join(filter(None, parts)), (cluster, name, ""), when, cost_s, 0.9, 1, flows, is_note
@@ -130,9 +136,8 @@ def _open_tasks(evidence: Evidence, cluster: str, time_ns: int) -> int:
 def _first_answer_ns(evidence: Evidence, ends: set[Endpoint], time_ns: int) -> int | None:
     """Return when a scheduler that had vanished first accepted a connection again."""
     segments = evidence.capture.segments
-    rows = np.flatnonzero(
-        (segments.flags & (SYN | ACK) == SYN | ACK) & (segments.time_ns > time_ns) & ~evidence.capture.copied
-    )
+    is_later = segments.time_ns > time_ns + MIN_RESTART_NS
+    rows = np.flatnonzero((segments.flags & (SYN | ACK) == SYN | ACK) & is_later & ~evidence.capture.copied)
     own = (int(segments.time_ns[row]) for row in rows if evidence.capture.senders[segments.flow[row]] in ends)
     return next(own, None)
 

@@ -72,3 +72,13 @@ def test_path_affects_what_its_hosts_do() -> None:
     late = Finding(KINDS["late heartbeats"], "evidence", ("", "w4", ""), (0, 1), 1.0)
     note = ranked([loss, late])[1]
     assert note.is_note and note.what == "evidence (a consequence of: loss of scheduler to w4)"
+
+
+@pytest.mark.parametrize("cause", ["asymmetric path", "incomplete capture"])
+def test_answer_that_was_not_captured_is_no_missing_answer(cause: str) -> None:
+    unseen = Finding(
+        KINDS[cause], "evidence", ("", "w1", "w2") if cause == "asymmetric path" else ("", "", "")
+    )
+    worker = Finding(KINDS["unregistered worker"], "evidence", ("", "w1", "scheduler"), (0, 1), 13.0)
+    same_path = Finding(KINDS[cause], "evidence", ("", "scheduler", "w1"))
+    assert [finding.is_note for finding in ranked([unseen, worker, same_path])].count(True) == 1

@@ -50,6 +50,43 @@ def test_killed_scheduler_at_the_end_of_the_capture(read: Read, task: bool, seve
     assert only(read(cluster.packets), "lost scheduler", severity)["cost_s"] < 0.5
 
 
+@pytest.mark.parametrize("client", [True, False])
+def test_scheduler_that_is_stopped_with_open_tasks(read: Read, client: bool) -> None:
+    """If no client is there any more, nobody waits for tasks that a lost worker left."""
+    cluster = Cluster()
+    cluster.work(6.0)
+    cluster.streams["w1"].say(1, g3([{"op": "compute-task", "key": "x"}]))
+    if not client:
+        cluster.client.time_ns = cluster.at(5.0)
+        cluster.client.add(0, FIN | ACK)
+    packets = cluster.client.packets
+    if not client:
+        cluster.talks.remove(cluster.client)
+    end(cluster, 6.0)
+    capture = read(sorted([*cluster.packets, *([] if client else packets)], key=lambda packet: packet[0]))
+    assert only(capture, "lost scheduler", "problem" if client else "note")
+
+
+def test_host_that_accepts_while_its_scheduler_ends(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work(6.0)
+    end(cluster, 6.0)
+    knock(cluster, 6.0, SYN | ACK)
+    for at_s in range(7, 17):
+        knock(cluster, at_s, RST | ACK)
+    row = only(read(cluster.packets), "lost scheduler")
+    assert row["cost_s"] >= 10 and row["what"].endswith("10 later connects failed")
+
+
+def test_client_that_tries_again_needs_its_scheduler(read: Read) -> None:
+    """It has no task at that moment, and gives up at once."""
+    cluster = Cluster()
+    cluster.work(6.0)
+    end(cluster, 6.0)
+    knock(cluster, 6.1, RST | ACK)
+    assert only(read(cluster.packets), "lost scheduler")["cost_s"] < 0.5
+
+
 def test_scheduler_that_comes_back(read: Read) -> None:
     cluster = Cluster()
     cluster.work(6.0)
