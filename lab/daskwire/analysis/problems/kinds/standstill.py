@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from daskwire.base.arrays import NONE, Flags, Ints
-from daskwire.decoder.dask.framing.content import MessageKind
 from daskwire.analysis.problems.evidence.evidence import Evidence
 from daskwire.analysis.problems.evidence.intervals import SECOND_NS, Interval, hull, intervals, seconds
 from daskwire.analysis.problems.finding import Finding, Kind, counted
+from daskwire.base.arrays import NONE, Flags, Ints
+from daskwire.decoder.dask.framing.content import MessageKind
 
 MIN_STANDSTILL_S = 5.0
 IDLE_OPS = frozenset({  # sent at intervals by a cluster that does nothing, or that looks for lost data
