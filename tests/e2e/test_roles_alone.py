@@ -22,7 +22,7 @@ import yaml
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.paths import ROLES
 from minipve.base.paths import Paths
-from minipve.image import wheels
+from minipve.image import golden
 from minipve.network import namespace
 
 from tests.e2e.conftest import BIN, Bench
@@ -198,7 +198,9 @@ def test_capture_records_frames(hosts: Hosts) -> None:
 def test_dask_runs_a_cluster_from_wheels(hosts: Hosts) -> None:
     """The host loses the packages of its image first; the role installs them from the controller."""
     hosts.ssh("scheduler", "rm -rf /opt/dask /etc/dask-requirements.txt")
-    wheelhouse = wheels.fetch(replace(Paths.of(), requirements=ROLES / "dask" / "files" / "requirements.txt"))
+    wheelhouse = golden.fetch_wheels(
+        replace(Paths.of(), requirements=ROLES / "dask" / "files" / "requirements.txt")
+    )
     cluster = {"dask_wheelhouse": str(wheelhouse), "dask_state": "started", "dask_dashboard": False}
     hosts.converge("dask", "scheduler", dask_role="scheduler", **cluster)
     refused = hosts.apply("dask", "worker-1", good=False, dask_role="worker")

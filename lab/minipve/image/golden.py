@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import sys
 from pathlib import Path
 
 from minipve.base import process
 from minipve.base.atomic import replaced
 from minipve.base.paths import Paths
-from minipve.base.progress import Progress, Steps
+from minipve.base.progress import Progress, Steps, silent
 from minipve.base.user_error import UserError
-from minipve.image import bootable_disk, build_tools, container_template, debian, direct_boot, wheels
+from minipve.image import bootable_disk, build_tools, container_template, debian, direct_boot
 
 # Seconds of each step on two 2.5 GHz cores, to estimate the time left.
 STEPS = Steps(wheels=4, debian=30, template=4, file_system=4, kernel=1, convert=3)
+PYTHON = "3.11"  # the version in the guests' Debian
+_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (36, 34, 31, 28, 27, 24, 17, 12, 5)]
 
 
 def recipe_hash(requirements: Path | None) -> str:
@@ -86,7 +90,7 @@ def _build(paths: Paths, image: Path, progress: Progress) -> None:
     """Do each step in a scratch directory; the result appears by a rename."""
     with STEPS.run(progress) as step, build_tools.scratch_directory(paths.images) as scratch:
         with step("wheels", "downloading Python packages"):
-            packages = wheels.fetch(paths)
+            packages = fetch_wheels(paths)
         with step("debian", "installing Debian and the packages") as debian_progress:
             rootfs = debian.make(scratch, packages, debian_progress)
         draft = scratch / "result" / image.name
@@ -130,3 +134,33 @@ def export(image: Path, target: Path) -> Path:
     except process.MachineError as error:
         raise UserError(f"{file} was not written: {error}") from error
     return file
+
+
+def wheels_directory(requirements: Path, cache: Path) -> Path:
+    """The folder of the wheels for a requirements file, whether it exists or not."""
+    return cache / hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
+
+
+def fetch_wheels(paths: Paths) -> Path | None:
+    """Return the folder with the wheels for ``paths.requirements``, downloaded if need be.
+
+    Guests install from it and need no network. None stands for no packages.
+    """
+    if paths.requirements is None:
+        return None
+    target = wheels_directory(paths.requirements, paths.wheels)
+    if target.exists():
+        return target
+    paths.wheels.mkdir(parents=True, exist_ok=True)
+    with build_tools.scratch_directory(paths.wheels) as scratch:
+        build_tools.run_logged(_download(paths.requirements, scratch / "new"), scratch / "pip.log", silent)
+        shutil.copy(paths.requirements, scratch / "new" / "requirements.txt")
+        (scratch / "new").rename(target)
+    return target
+
+
+def _download(requirements: Path, target: Path) -> list[str]:
+    platforms = [word for name in _PLATFORMS for word in ("--platform", name)]
+    target_system = ["--python-version", PYTHON, "--implementation", "cp", *platforms, "--only-binary=:all:"]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    return [*pip, *target_system, "--dest", str(target), "--requirement", str(requirements)]

@@ -15,7 +15,7 @@ import pytest
 from dasklab.model.experiments.experiment import Tolerances
 from dasklab.model.files import Attempt, Timings
 from dasklab.paths import WORKLOADS
-from dasklab.results.validity import pauses
+from dasklab.results.validity import verdict
 from distributed import Client, LocalCluster
 
 STOPPED_S = 4.0
@@ -62,7 +62,7 @@ def reasons(run_pauses: list[dict[str, Any]]) -> list[str]:
         }
     )
     attempt = Attempt(started=0, exit_status=0, wall_s=1, measuring_s=1, error=None)
-    return list(pauses.differences(timings, attempt, Tolerances()))
+    return list(verdict.pause_differences(timings, attempt, Tolerances()))
 
 
 def test_stopped_worker_makes_the_run_invalid(pulse: Any, client: Client) -> None:

@@ -2,8 +2,7 @@
 
 Every second of every thread has exactly one cause. This module owns all that is said about a cause; tables,
 pictures, traces, JSON, the documentation and the tests iterate over ``CAUSES``. To add one, register it here
-and emit it in the module that finds its evidence. A cause that is not registered cannot be named
-(``cause_named``).
+and emit it in the module that finds its evidence.
 
 Each cause speaks for one bottleneck: what a reader would go and look at.
 """
@@ -14,8 +13,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-
-from dasklab.errors import LabError
 
 
 class Kind(Enum):
@@ -144,18 +141,6 @@ def _register(
     cause = Cause(name, len(CAUSES), group, kind, bottleneck, title, explanation)
     CAUSES.append(cause)
     return cause
-
-
-def cause_named(name: str) -> Cause:
-    """Return a registered cause.
-
-    Raises:
-        LabError: no cause has that name.
-    """
-    for cause in CAUSES:
-        if cause.name == name:
-            return cause
-    raise LabError(f"no cause is named '{name}'; the causes are {', '.join(cause.name for cause in CAUSES)}")
 
 
 COMPUTE = _register(

@@ -102,13 +102,6 @@ class Stream:
         return b"".join(parts)
 
 
-def holes(start: Ints, end: Ints, opened: bool) -> tuple[Ints, Ints]:
-    """Return positions and sizes of the holes between the pieces, and before the first piece."""
-    previous = np.concatenate([[0 if opened else start[0]], end[:-1]]) if len(start) else start
-    size = start - previous
-    return previous[size > 0], size[size > 0]
-
-
 def seen_before(start: Ints, end: Ints, positions: Ints) -> Ints:
     """Count the captured bytes of the stream below each position."""
     total = np.concatenate([[0], np.cumsum(end - start)])

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import mmap
 import os
+import platform
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +21,7 @@ from minipve.base.paths import Paths
 from minipve.base.process import MachineError
 from minipve.config import drives, nics, values
 from minipve.config.values import Config
-from minipve.guests.qemu import accel, agent, cloudinit, command_line, qmp, spawn, tsc
+from minipve.guests.qemu import accel, agent, cloudinit, command_line, qmp
 from minipve.guests.qemu.accel import Accel
 from minipve.guests.qemu.running import clean, has_agent, locks, reap, running_pid
 from minipve.image import direct_boot
@@ -25,6 +33,10 @@ from minipve.storage.directory import Storage
 START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 10.0
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 _QUIT = '{"execute": "qmp_capabilities"}\n{"execute": "quit"}\n'
+_RDTSC = bytes.fromhex("0f31 48c1e220 4809d0 c3")  # rdtsc; shl rdx, 32; or rax, rdx; ret
+_TSC_TRIES, _TSC_INTERVAL_S = 50, 0.1
+_POLL_MS = 20
+_MAX_OUTPUT_BYTES = 2**16
 
 
 def qemu_argv(vmid: int, config: Config, paths: Paths, accelerator: Accel) -> list[str]:
@@ -32,7 +44,7 @@ def qemu_argv(vmid: int, config: Config, paths: Paths, accelerator: Accel) -> li
     return [
         *command_line.machine_words(vmid, config, paths, accelerator),
         *sandbox_words(),
-        *command_line.boot_words(_boot(config, paths), tsc.khz() if accelerator.name == "tcg" else None),
+        *command_line.boot_words(_boot(config, paths), tsc_khz() if accelerator.name == "tcg" else None),
         *command_line.drive_words(config, lambda _slot, drive: _locate(vmid, drive, paths)),
         *command_line.nic_words(vmid, config, vhost_works()),
     ]
@@ -82,8 +94,8 @@ def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
     """Start QEMU and wait until its monitor answers; log what it prints until then."""
     monitor = qmp.Qmp(vmid, paths)
     try:
-        lines = spawn.start(words, paths.run, monitor.answers, START_TIMEOUT_S)
-    except spawn.EndedError as error:
+        lines = _spawn(words, paths.run, monitor.answers, START_TIMEOUT_S)
+    except _EndedError as error:
         for line in error.lines:
             log(line)
         raise MachineError("start failed: QEMU exited with code 1") from error
@@ -168,3 +180,85 @@ def sandbox_words() -> tuple[str, ...]:
     except MachineError:
         return ()
     return option
+
+
+# An emulated guest reads the host's time stamp counter and calibrates it against an emulated timer while it
+# boots. On a busy host the result has been wrong by a factor of three, and with it all clocks of the guest.
+# So the guest gets the frequency on its kernel's command line (``tsc_early_khz``).
+@cache
+def tsc_khz() -> int | None:
+    """Return the frequency of the host's counter in kHz, or None on a host without one. Measured once."""
+    if platform.machine() not in {"x86_64", "AMD64"}:
+        return None
+    with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as page:
+        page.write(_RDTSC)
+        code = ctypes.c_char.from_buffer(page)
+        read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(code))
+        first = _tsc_stamp(read)
+        time.sleep(_TSC_INTERVAL_S)
+        last = _tsc_stamp(read)
+        del code, read
+    return round((last[0] - first[0]) / (last[1] - first[1]) / 1e3)
+
+
+def _tsc_stamp(read: Callable[[], int]) -> tuple[int, float]:
+    """Read counter and clock (s) at the same moment: of several tries, the one that took the least time."""
+    tries = [(time.perf_counter(), read(), time.perf_counter()) for _ in range(_TSC_TRIES)]
+    before, ticks, after = min(tries, key=lambda attempt: attempt[2] - attempt[0])
+    return ticks, (before + after) / 2
+
+
+# QEMU can daemonize itself only in a sandbox that lets it fork. So ``setsid`` forks before it executes QEMU.
+# QEMU's output is a pipe, and the end of the output means that QEMU has ended. Once QEMU is ready we close
+# the pipe, so that no guest can fill the disk with QEMU's messages.
+def _spawn(words: Sequence[str], folder: Path, is_ready: Callable[[], bool], timeout_s: float) -> list[str]:
+    """Start a program in a session of its own and return the lines that it printed until it was ready.
+
+    Args:
+        words: the command line.
+        folder: the program's working directory.
+        is_ready: called again and again.
+        timeout_s: how long to wait.
+
+    Raises:
+        _EndedError: the program ended before it was ready.
+        MachineError: it is neither ready nor ended after ``timeout_s``. It keeps running.
+    """
+    process.require_tools("setsid", words[0])
+    deadline, output = time.monotonic() + timeout_s, b""
+    command = [str(process.which("setsid")), "--fork", str(process.which(words[0])), *words[1:]]
+    with _forked(command, folder) as pipe:
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        while True:
+            if poll.poll(_POLL_MS):
+                data = os.read(pipe, 4096)
+                if not data:
+                    raise _EndedError(_output_lines(output))
+                output = (output + data)[:_MAX_OUTPUT_BYTES]
+            elif is_ready():
+                return _output_lines(output)
+            if time.monotonic() > deadline:
+                raise MachineError(f"{words[0]} did not _spawn: got timeout")
+
+
+class _EndedError(MachineError):
+    """The program ended before it was ready; ``lines`` is its output."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__("the program ended before it was ready")
+        self.lines = lines
+
+
+@contextmanager
+def _forked(words: list[str], folder: Path) -> Iterator[int]:
+    """Run ``words`` in ``folder`` and yield the file descriptor from which their output is read."""
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder
+    ) as starter:
+        assert starter.stdout is not None
+        yield starter.stdout.fileno()
+
+
+def _output_lines(output: bytes) -> list[str]:
+    return output.decode(errors="replace").splitlines()

@@ -12,8 +12,8 @@ from typing import Any
 
 from minipve.base import process
 from minipve.base.process import MachineError
-from minipve.guests.qemu import accel, hotplug, power, qmp, running
 from minipve.guests.qemu import agent as guest_agent
+from minipve.guests.qemu import hotplug, power, qmp, running
 from minipve.guests.qemu.running import MachineState
 from minipve.node.node import Node
 from minipve.node.tasks import Task
@@ -110,10 +110,6 @@ def monitor(node: Node, vmid: int, command: str) -> str:
     if not running_pid(node, vmid):
         raise MachineError(f"VM {vmid} not running")
     return str(qmp.Qmp(vmid, node.paths).execute("human-monitor-command", {"command-line": command}))
-
-
-def accelerator(node: Node) -> accel.Accel:
-    return accel.probe(node.paths)
 
 
 def remove_seed(node: Node, vmid: int) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from minipve.base import host
 from minipve.config import drives, values, volume_ids
-from minipve.config.rules.formats import split_list
 from minipve.config.store import GuestConfig
 from minipve.guests.qemu.running import MachineState
 from minipve.guests.vm import machines
@@ -124,7 +123,3 @@ def storage_row(node: Node) -> dict[str, Any]:
         "used_fraction": usage["used"] / usage["total"],
         **usage,
     }
-
-
-def tags(options: dict[str, str]) -> list[str]:
-    return split_list(options.get("tags", ""))

@@ -9,7 +9,7 @@ import pytest
 from minipve.base.paths import Paths
 from minipve.base.progress import silent
 from minipve.base.user_error import UserError
-from minipve.image import build_tools, container_template, debian, golden, wheels
+from minipve.image import build_tools, container_template, debian, golden
 from minipve.storage import qemu_img
 
 
@@ -17,10 +17,10 @@ def test_image_name_changes_with_the_requirements(tmp_path: Path) -> None:
     pins = tmp_path / "requirements.txt"
     pins.write_text("dask==1\n")
     paths = Paths(tmp_path / "state", tmp_path / "cache", pins)
-    first, packages = golden.image_path(paths), wheels.directory(pins, paths.wheels)
+    first, packages = golden.image_path(paths), golden.wheels_directory(pins, paths.wheels)
     assert golden.image_path(paths) == first and golden.recipe_hash(pins)[:12] in first.name
     pins.write_text("dask==2\n")
-    assert golden.image_path(paths) != first and wheels.directory(pins, paths.wheels) != packages
+    assert golden.image_path(paths) != first and golden.wheels_directory(pins, paths.wheels) != packages
 
 
 def test_image_without_requirements_has_its_own_recipe(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_image_without_requirements_has_its_own_recipe(tmp_path: Path) -> None:
     pins.write_text("dask==1\n")
     plain = Paths(tmp_path / "state", tmp_path / "cache")
     assert golden.image_path(plain) != golden.image_path(Paths(plain.state, plain.cache, pins))
-    assert wheels.fetch(plain) is None
+    assert golden.fetch_wheels(plain) is None
 
 
 def test_missing_requirements_file_is_an_error(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_interrupted_build_leaves_nothing(
         (scratch / "root").mkdir()
         raise error
 
-    monkeypatch.setattr(wheels, "fetch", lambda _paths: tmp_path)
+    monkeypatch.setattr(golden, "fetch_wheels", lambda _paths: tmp_path)
     monkeypatch.setattr(debian, "make", fail)
     monkeypatch.setattr(golden.process, "require_tools", lambda *_: None)
     paths = Paths(tmp_path, tmp_path / "cache")

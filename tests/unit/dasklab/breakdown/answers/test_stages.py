@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from dasklab.breakdown.answers.stage_lengths import stage_lengths
-from dasklab.breakdown.model.causes import BOTTLENECKS, CAUSES, Cause, cause_named
+from dasklab.breakdown.model.causes import BOTTLENECKS, CAUSES, Cause
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.stages import (
     DUE_STAMPS,
@@ -20,7 +20,6 @@ from dasklab.breakdown.model.stages import (
     clock_of,
 )
 from dasklab.breakdown.show import wording
-from dasklab.errors import LabError
 from dasklab.paths import SHARE
 
 from tests.unit.dasklab.breakdown.timelines import Row, by_hand, make_repeat, task
@@ -51,15 +50,10 @@ def test_a_rule_has_the_causes_that_it_divides_time_among(stage: Stage) -> None:
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)
 def test_a_cause_is_registered_with_all_that_is_said_about_it(cause: Cause) -> None:
-    assert CAUSES[cause.code] is cause is cause_named(cause.name)
+    assert CAUSES[cause.code] is cause
     assert cause.bottleneck in BOTTLENECKS
     assert cause.title and cause.explanation.endswith(".")
     assert sum(cause.colour == other.colour or cause.title == other.title for other in CAUSES) == 1
-
-
-def test_a_cause_that_is_not_registered_is_an_error() -> None:
-    with pytest.raises(LabError, match=r"no cause is named 'cosmic rays'; the causes are compute, "):
-        cause_named("cosmic rays")
 
 
 def test_lengths_of_stages_add_up() -> None:

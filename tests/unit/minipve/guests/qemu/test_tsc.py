@@ -5,14 +5,14 @@ from __future__ import annotations
 import platform
 
 import pytest
-from minipve.guests.qemu import tsc
+from minipve.guests.qemu import power
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has a time stamp counter")
 def test_two_measurements_agree() -> None:
-    first = tsc.khz()
-    tsc.khz.cache_clear()
-    again = tsc.khz()
+    first = power.tsc_khz()
+    power.tsc_khz.cache_clear()
+    again = power.tsc_khz()
     assert first is not None
     assert again is not None
     assert first == pytest.approx(again, rel=0.005)  # the kernel refuses a refinement beyond 1 %
@@ -21,6 +21,6 @@ def test_two_measurements_agree() -> None:
 
 def test_no_frequency_on_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    tsc.khz.cache_clear()
-    assert tsc.khz() is None
-    tsc.khz.cache_clear()
+    power.tsc_khz.cache_clear()
+    assert power.tsc_khz() is None
+    power.tsc_khz.cache_clear()
