@@ -271,7 +271,7 @@ def test_report_marks_simulated_figures_and_draws_no_verdict_from_them(
     measured: Path, predicted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks: list[str] = []
-    monkeypatch.setattr(report.section, "label_figure", lambda figure, word: marks.append(word))
+    monkeypatch.setattr(report.pages.pictures, "label_figure", lambda figure, word: marks.append(word))
     page = report.write([Run(measured), Run(predicted)], tmp_path / "page").read_text()
     assert page.count(f"simulated with the costs measured in {measured}, not measured") == 1
     assert page.count('<section id="caps">') == page.count('<section id="simulated-caps">') == 1

@@ -41,7 +41,7 @@ def paths(tmp_path: Path) -> Paths:
 def line(paths: Paths, monkeypatch: pytest.MonkeyPatch, accel: Accel = TCG, boot: Boot | None = None) -> str:
     monkeypatch.setattr(power.direct_boot, "of_disk", lambda _image, _paths: boot)
     monkeypatch.setattr(power, "vhost_works", lambda: False)
-    monkeypatch.setattr(power.sandbox, "words", lambda: ("-sandbox", power._SANDBOX))
+    monkeypatch.setattr(power, "sandbox_words", lambda: ("-sandbox", power._SANDBOX))
     return " ".join(power.qemu_argv(9103, CONFIG, paths, accel))
 
 
