@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from dasklab.breakdown.show.documents import ExplainedClauses, ExplainedOperation, ExplainedTrial
 from dasklab.commands.inspect import HostRow
 from dasklab.commands.plan import PlannedCall
 from dasklab.commands.status import StatusRow
 from dasklab.comparison.comparison import CellChange
+from dasklab.comparison.documents import ExplainedDifference
 from dasklab.comparison.reproduction import Reproduced
 from dasklab.console.tables import RunRow, ShownRun
 from dasklab.machines.doctor import CheckedLab
@@ -24,6 +26,7 @@ OUTPUTS: dict[str, Any] = {
     "plan": list[PlannedCall],
     "doctor": CheckedLab,
     "reproduce": Reproduced,
+    "explain": ExplainedTrial | ExplainedOperation | ExplainedDifference | ExplainedClauses,
 }
 """Command -> what it prints."""
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +17,10 @@ from dasklab.terminal import print_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dasklab.breakdown.answers.advice.rules import Advice
-    from dasklab.breakdown.answers.summary import Difference, Summary
+    from dasklab.breakdown.answers.summary import Summary
+    from dasklab.breakdown.show.documents import RecordEnd
     from dasklab.breakdown.show.explain import Explained
-    from dasklab.comparison.comparison import CauseChange, Causes
+    from dasklab.comparison.comparison import Causes
     from dasklab.results.run import Run
     from dasklab.results.statistics.answer import Answer
 
@@ -47,6 +45,7 @@ class TraceFile(OutputFile):
 @click.argument("second", metavar="[TRIAL|RUN]", required=False, type=FOLDER)
 @click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
 @click.option("--why", is_flag=True, help="List the evidence of each clause: tasks, transfers, threads.")
+@click.option("--memory", is_flag=True, help="List the peak memory of workers for each kind of task.")
 @click.option("--captured", is_flag=True, help="Explain the captured repeats instead of the timed ones.")
 @click.option("--trace", type=TraceFile(), help="Write TRIAL as a trace (FILE.pftrace) for ui.perfetto.dev.")
 @click.option("--profile", type=OutputFile(), help="Write Dask's profile of TRIAL for speedscope.")
@@ -56,6 +55,7 @@ def explain(
     second: Path | None,
     operation: int | None,
     why: bool,
+    memory: bool,
     captured: bool,
     trace: Path | None,
     profile: Path | None,
@@ -78,7 +78,13 @@ def explain(
     from dasklab.results.run import open_run, open_trial
 
     run = open_run(first)
-    of_one_trial = {"--operation": operation, "--why": why or None, "--trace": trace, "--profile": profile}
+    of_one_trial = {
+        "--operation": operation,
+        "--why": why or None,
+        "--memory": memory or None,
+        "--trace": trace,
+        "--profile": profile,
+    }
     if run.is_experiment:
         _refuse(of_one_trial, f"{run}: a run of an experiment")
         if second is None:
@@ -90,19 +96,21 @@ def explain(
     if operation is not None:
         trial = trial.only(operation)
     if second is not None:
-        _refuse({"--why": why or None, "--trace": trace, "--profile": profile}, "two trials are compared")
+        _refuse({**of_one_trial, "--operation": None}, "two trials are compared")
         _print_trials(trial, explain.explain(open_trial(second), captured), as_json)
         return
-    if trial.gap and not as_json:
-        click.echo(f"{trial.gap}\n")
-    if why:
-        _print_evidence(trial, as_json)
-        return
-    _print_summary(trial.summary, run.name, as_json, trial.advice, _completeness(trial))
-    _print_operations(trial, as_json)
-    if not as_json:
-        _print_details(trial)
-        _draw(trial)
+    if as_json:
+        _print_json(trial, run.name, why)
+    elif why:
+        _print_evidence(trial)
+    elif memory:
+        _print_memory(trial)
+    else:
+        _print_trial(trial, run.name)
+    _write_files(trial, trace, profile)
+
+
+def _write_files(trial: Explained, trace: Path | None, profile: Path | None) -> None:
     if trace:
         _write_trace(trial, trace)
     if profile:
@@ -129,15 +137,54 @@ def _refuse(values: Mapping[str, Any], why: str) -> None:
         raise click.UsageError(f"{why}, and {names[0]} is for one trial; name one alone")
 
 
-def _print_evidence(trial: Explained, as_json: bool) -> None:
-    """Print the sentence, and what each clause of it rests on; of several runs that of middle length."""
-    from dasklab.breakdown.show import why, wording
+def _print_json(trial: Explained, name: str, why: bool) -> None:
+    """Print the answer and each computation, or what the clauses of the answer rest on."""
+    from dasklab.breakdown.show import documents
+    from dasklab.breakdown.show.why import why as why_of
+
+    if why:
+        _echo_json(documents.of_clauses(why_of(trial.median_repeat), name))
+        return
+    _echo_json(documents.of_trial(trial, name))
+    for operation in trial.operations:
+        _echo_json(documents.of_operation(trial, operation))
+
+
+def _echo_json(document: object) -> None:
+    from dasklab.model.forms.json_output import to_json
+
+    click.echo(to_json(document, type(document), indent=None))
+
+
+def _print_trial(trial: Explained, name: str) -> None:
+    """Print the answer, advice and all tables of a trial or record, and draw its threads."""
+    _print_answer(trial, name)
+    for piece in trial.advice:
+        click.echo(f"- {piece}\n")
+    _print_table(trial.summary)
+    _print_operations(trial)
+    _print_details(trial)
+    _draw(trial)
+
+
+def _print_answer(trial: Explained, name: str) -> None:
+    """Print what is said of a trial before any table."""
+    from dasklab.breakdown.show.answer import answer
+
+    text = answer(trial)
+    if text.gap:
+        click.echo(f"{text.gap}\n")
+    click.echo(f"{name}: {text.headline}\n")
+    if text.others:
+        click.echo("\n".join(map(str, text.others)) + "\n")
+
+
+def _print_evidence(trial: Explained) -> None:
+    """Print the sentences, and what each clause rests on; of several repeats that of middle length."""
+    from dasklab.breakdown.show import why
 
     clauses = why.why(trial.median_repeat)
-    if as_json:
-        click.echo(json.dumps({"name": trial.trial.name, "why": why.documents(clauses)}))
-        return
-    click.echo(f"{trial.trial.name}: {wording.paragraph(trial.summary)}\n")
+    _print_answer(trial, trial.trial.name)
     if len(trial.timed) > 1:
         click.echo(
             f"This is the evidence of repeat {trial.median_repeat.number}, the one of middle length.\n"
@@ -145,43 +192,53 @@ def _print_evidence(trial: Explained, as_json: bool) -> None:
     print_table(why.HEAD, why.rows(clauses))
 
 
+def _print_memory(trial: Explained) -> None:
+    """Print what memory workers had while they ran each kind of task.
+
+    Raises:
+        LabError: it was not recorded, or no task ran at a heartbeat.
+    """
+    from dasklab.breakdown.show.memory import HEAD, memory_rows
+
+    rows = list(memory_rows(trial.median_repeat, trial.facts.memory))
+    if not rows:
+        raise LabError(f"{trial.trial.folder}: no worker reported its memory while it ran a task")
+    print_table(HEAD, rows)
+
+
 def _print_trials(old: Explained, new: Explained, as_json: bool) -> None:
     """Print what the second of two trials, or records, spends more than the first."""
+    from dasklab.breakdown.show.documents import record_end
     from dasklab.comparison.records import WHOLE, compare_records
 
     for trial in (old, new):
         if trial.gap and not as_json:
             click.echo(f"{trial.trial.name}: {trial.gap}")
-    completeness = {"before": _completeness(old), "after": _completeness(new)}
-    is_record = all(completeness.values())
     causes = compare_records([old], [new]).causes[WHOLE]
-    _print_causes(causes, new.trial.name, as_json, completeness if is_record else {})
+    _print_causes(causes, new.trial.name, as_json, record_end(old), record_end(new))
     if not as_json:
         _draw(new, old)
 
 
-def _completeness(trial: Explained) -> dict[str, Any]:
-    """Return whether a record is complete, and until when, for JSON; nothing of a trial."""
-    document = trial.document
-    if document is None:
-        return {}
-    return {"complete": document.complete, "complete_until": document.complete_until}
-
-
 def _explain_run(run: Run, captured: bool, as_json: bool) -> None:
     """Print the baseline's time breakdown, and what each other cell spends more."""
-    from dasklab.breakdown.show.explain import explain_trials, summarise_cells
-    from dasklab.comparison.cells import causes_of_cells
+    from dasklab.breakdown.show import documents, wording
+    from dasklab.breakdown.show.explain import explain_trials
+    from dasklab.comparison.cells import RecordedCells, causes_of_cells
     from dasklab.results.statistics import reasons
 
-    trials = list(explain_trials(run, captured, valid_only=True))
-    cells = summarise_cells(run, trials)
+    recorded = RecordedCells.of(run, explain_trials(run, captured, valid_only=True))
+    cells = recorded.summaries
     if not cells:
         raise LabError(f"{run}: no Dask records were found for its baseline")
     base = next(iter(cells))
-    _print_summary(cells[base], base, as_json)
+    if as_json:
+        _echo_json(documents.of_baseline(cells[base], base))
+    else:
+        click.echo(f"{base}: {wording.paragraph(cells[base])}\n")
+        _print_table(cells[base])
     time = _time(run)
-    for name, causes in causes_of_cells(cells, trials, time).items():
+    for name, causes in causes_of_cells(recorded, time).items():
         _print_causes(causes, name, as_json)
         if not as_json and (verdict := reasons.verdict(time, name)):
             click.echo(verdict)
@@ -192,9 +249,12 @@ def _explain_run(run: Run, captured: bool, as_json: bool) -> None:
 def _explain_runs(old: Run, new: Run, captured: bool, as_json: bool) -> None:
     """Print what each cell of the second of two runs spends more than in the first."""
     from dasklab.breakdown.show.explain import explain_trials
+    from dasklab.comparison.cells import RecordedCells
     from dasklab.comparison.runs import compare_runs
 
-    before, after = (list(explain_trials(run, captured, valid_only=True)) for run in (old, new))
+    before, after = (
+        RecordedCells.of(run, explain_trials(run, captured, valid_only=True)) for run in (old, new)
+    )
     comparison = compare_runs(old, new, anyway=True, recorded=(before, after))
     if not comparison.causes:
         raise LabError(f"{old} and {new} have no cell of which both hold Dask's records")
@@ -204,69 +264,35 @@ def _explain_runs(old: Run, new: Run, captured: bool, as_json: bool) -> None:
         _print_causes(causes, name, as_json)
 
 
-def _print_summary(
-    summary: Summary,
-    name: str,
-    as_json: bool,
-    advice: Sequence[Advice] = (),
-    completeness: Mapping[str, Any] = {},
-) -> None:
+def _print_table(summary: Summary) -> None:
     from dasklab.breakdown.show import wording
 
-    if as_json:
-        replayed = asdict(summary.replayed) if summary.replayed else {}
-        _print_json(
-            summary,
-            name,
-            {
-                **completeness,
-                **replayed,
-                "violations": summary.violated,
-                "first": [bottleneck.name for bottleneck, _, _ in summary.first()],
-                "advice": [piece.fields() for piece in advice],
-            },
-        )
-        return
-    click.echo(f"{name}: {wording.paragraph(summary)}\n")
-    for piece in advice:
-        click.echo(f"- {piece}\n")
     print_table(wording.HEAD, wording.rows(summary))
 
 
-def _print_operations(record: Explained, as_json: bool) -> None:
+def _print_operations(record: Explained) -> None:
     """Print the computations of a record, if it has several."""
     from dasklab.breakdown.show import wording
 
-    if as_json:
-        for operation in record.operations:
-            _print_json(record.summary_of(operation), operation.title, {"operation": operation.number})
-    elif len(record.operations) > 1:
+    if len(record.operations) > 1:
         click.echo()
         print_table(wording.OPERATION_HEAD, wording.operation_rows(record))
 
 
-def _print_causes(causes: Causes, name: str, as_json: bool, completeness: Mapping[str, Any] = {}) -> None:
-    from dasklab.comparison import wording
+def _print_causes(
+    causes: Causes,
+    name: str,
+    as_json: bool,
+    before: RecordEnd | None = None,
+    after: RecordEnd | None = None,
+) -> None:
+    from dasklab.comparison import documents, wording
 
     if as_json:
-        changes = [_fields(change) for change in causes.changes]
-        _print_json(causes.difference, name, {**completeness, "changes": changes})
+        _echo_json(documents.of_causes(causes, name, before, after))
         return
     click.echo(f"\n{name}: {wording.sentence(causes)}\n")
     print_table(wording.HEAD, wording.rows(causes.difference))
-
-
-def _fields(change: CauseChange) -> dict[str, Any]:
-    """Return the change of a cause for JSON: the ends are null without an interval."""
-    low, high = (None if math.isnan(end) else end for end in (change.seconds.low, change.seconds.high))
-    return {
-        "bottleneck": change.bottleneck.name,
-        "place": change.place,
-        "seconds": change.seconds.value,
-        "low_s": low,
-        "high_s": high,
-        "shown": change.is_shown,
-    }
 
 
 def _time(run: Run) -> Answer | None:
@@ -281,10 +307,7 @@ def _time(run: Run) -> Answer | None:
 def _print_details(trial: Explained) -> None:
     """Print the stages of tasks and graphs, Dask's bandwidth estimates, waits for a CPU, and the clocks."""
     from dasklab.breakdown.show import wording
-    from dasklab.breakdown.show.happenings import happenings
 
-    for sentence in happenings(trial):
-        click.echo(f"\n{sentence}")
     click.echo()
     print_table(wording.STAGE_HEAD, wording.stage_rows(trial.timed))
     if trial.summary.graphs:
@@ -348,18 +371,3 @@ def _write_profile(trial: Explained, path: Path) -> None:
         raise LabError(f"{trial.trial}: Dask's profile was off", f"in the experiment: {setting}")
     atomic.write_text(path, json.dumps(speedscope(timed, trial.trial.name)))
     click.echo(f"For speedscope.app: {path}")
-
-
-def _print_json(result: Summary | Difference, name: str, more: Mapping[str, Any] = {}) -> None:
-    def rows(cells: Iterable[tuple[tuple[Any, str], float]]) -> list[tuple[str, str, float]]:
-        return [(label.name, place, seconds) for (label, place), seconds in cells]
-
-    content = {
-        "name": name,
-        **more,
-        "makespan_s": result.makespan_s,
-        "breakdown": rows(result.breakdown.items()),
-        "critical_path": rows(result.path.items()),
-        "bottlenecks": rows(((label, place), seconds) for label, place, seconds in result.ranked()),
-    }
-    click.echo(json.dumps(content))

@@ -11,14 +11,12 @@ import numpy as np
 
 from dasklab.breakdown.answers.summary import Difference, Summary
 from dasklab.breakdown.model.causes import Bottleneck
-from dasklab.breakdown.show.explain import Explained
+from dasklab.breakdown.show.explain import Explained, summarise_cells
 from dasklab.comparison.causes import PathSeconds, causes
 from dasklab.comparison.comparison import Causes
-from dasklab.results.run import Trial
+from dasklab.results.run import Run, Trial
 from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm
-
-Explanations = Iterable[tuple[Trial, Explained]]
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,27 @@ class PathRow:
     path: PathSeconds
 
 
-def path_rows(trials: Explanations, side: str = "") -> list[PathRow]:
-    """Return a row for each valid trial; ``side`` tells the cells and blocks of two runs apart."""
-    return [
-        PathRow(
-            (side, trial.requested.cell), (side, trial.requested.block), PathSeconds.of(explained.summary)
-        )
-        for trial, explained in trials
-        if trial.is_valid
-    ]
+@dataclass(frozen=True)
+class RecordedCells:
+    """What was recorded of the valid trials of one run.
+
+    Attributes:
+        summaries: the mean breakdown of each cell, the baseline first.
+    """
+
+    summaries: Mapping[str, Summary]
+    rows: Sequence[PathRow]
+
+    @classmethod
+    def of(cls, run: Run, trials: Iterable[tuple[Trial, Explained]]) -> RecordedCells:
+        """Sum up the trials of a run."""
+        trials = list(trials)
+        rows = [
+            PathRow(trial.requested.cell, trial.requested.block, PathSeconds.of(explained.summary))
+            for trial, explained in trials
+            if trial.is_valid
+        ]
+        return cls(summarise_cells(run, trials), rows)
 
 
 def difference(rows: Sequence[PathRow], new: Hashable, old: Hashable, bottleneck: Bottleneck) -> Estimate:
@@ -49,25 +59,21 @@ def difference(rows: Sequence[PathRow], new: Hashable, old: Hashable, bottleneck
     return _difference(rows, [row.path.seconds(bottleneck) for row in rows], new, old)
 
 
-def causes_of_cells(
-    summaries: Mapping[str, Summary], trials: Explanations, time: Answer | None
-) -> dict[str, Causes]:
+def causes_of_cells(recorded: RecordedCells, time: Answer | None) -> dict[str, Causes]:
     """Return why each cell differs from the baseline of its kind; nothing is shown for the null trial.
 
     Args:
-        summaries: the mean breakdown of each cell, the baseline first.
-        trials: of all cells.
         time: the answer for the time to compute; without it the trials' own lengths are compared.
     """
-    rows = path_rows(trials)
+    summaries, rows = recorded.summaries, recorded.rows
     first, *others = summaries
     baselines = {name: _baseline(name, first, time) for name in others}
     pairs = {name: own for name, own in baselines.items() if own in summaries and own != name}
-    measured = {name for name in pairs if any(row.cell == ("", name) for row in rows)}
+    measured = {name for name in pairs if any(row.cell == name for row in rows)}
     is_shown = _shown_times(rows, {name: pairs[name] for name in measured}, time)
     causes_by_cell = {}
     for name, own in pairs.items():
-        estimate = partial(difference, rows, ("", name), ("", own)) if name in measured else _of_null_trial
+        estimate = partial(difference, rows, name, own) if name in measured else _of_null_trial
         causes_by_cell[name] = causes(
             Difference(summaries[own], summaries[name]),
             estimate,
@@ -93,7 +99,7 @@ def _shown_times(
     if time:
         return {cell.name: cell.is_shown if math.isfinite(cell.least) else None for cell in time.cells}
     lengths = [math.log(row.path.length_s) for row in rows]
-    estimates = [_difference(rows, lengths, ("", name), ("", own)) for name, own in pairs.items()]
+    estimates = [_difference(rows, lengths, name, own) for name, own in pairs.items()]
     p_values = holm([estimate.p_value for estimate in estimates])
     return {
         name: p_value < ALPHA if estimate.has_error else None

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dasklab.breakdown.answers.summary import Difference
+from dasklab.breakdown.answers.summary import Difference, indistinguishable
 from dasklab.breakdown.model.causes import Bottleneck
 from dasklab.model.forms.json_output import Number
 from dasklab.results.statistics.interval import Interval
@@ -68,6 +68,17 @@ class Causes:
     def has_intervals(self) -> bool:
         """Whether both sides were recorded several times, so that causes have intervals."""
         return any(not math.isnan(change.seconds.low) for change in self.changes)
+
+    def uncertain_s(self, change: CauseChange) -> float:
+        """By how much the seconds of a change may be wrong; without an interval, as far as one side shows."""
+        if not math.isnan(change.seconds.low):
+            return change.seconds.value - change.seconds.low
+        sides = (self.difference.old, self.difference.new)
+        return sum(side.uncertainty_s.get(change.bottleneck, 0.0) for side in sides)
+
+    def equals(self, changes: Sequence[CauseChange]) -> int:
+        """Return how many of some changes, the largest first, may be the largest."""
+        return indistinguishable([(change.seconds.value, self.uncertain_s(change)) for change in changes])
 
     @property
     def shown(self) -> list[CauseChange]:

@@ -15,9 +15,8 @@ from functools import partial
 import pandas as pd
 
 from dasklab.breakdown.answers.summary import Difference
-from dasklab.breakdown.show.explain import summarise_cells
 from dasklab.comparison.causes import causes
-from dasklab.comparison.cells import Explanations, difference, path_rows
+from dasklab.comparison.cells import PathRow, RecordedCells, difference
 from dasklab.comparison.comparison import TIME, Causes, CellChange, Comparison, shown
 from dasklab.errors import LabError
 from dasklab.model.settings.metric import METRICS
@@ -30,7 +29,7 @@ from dasklab.results.table import table
 
 
 def compare_runs(
-    old: Run, new: Run, anyway: bool = False, recorded: tuple[Explanations, Explanations] | None = None
+    old: Run, new: Run, anyway: bool = False, recorded: tuple[RecordedCells, RecordedCells] | None = None
 ) -> Comparison:
     """Compare every cell and metric that both runs have, valid trials only.
 
@@ -38,7 +37,7 @@ def compare_runs(
         old: a run.
         new: another run.
         anyway: compare runs that are not comparable.
-        recorded: the explained trials of each run, as lists; without them no causes are compared.
+        recorded: what was recorded of each run; without it no causes are compared.
 
     Raises:
         LabError: the runs are not comparable, or have nothing in common.
@@ -60,16 +59,18 @@ def compare_runs(
         replace(change, is_shown=p_value < ALPHA)
         for (change, _), p_value in zip(rows, corrected, strict=True)
     ]
-    why = _causes(changes, old, new, recorded) if recorded else {}
+    why = _causes(changes, *recorded) if recorded else {}
     return Comparison(changes, why, unlike)
 
 
-def _causes(
-    changes: Sequence[CellChange], old: Run, new: Run, recorded: tuple[Explanations, Explanations]
-) -> dict[str, Causes]:
+def _causes(changes: Sequence[CellChange], old: RecordedCells, new: RecordedCells) -> dict[str, Causes]:
     """Return why the time of each cell changed that has records in both runs."""
-    before, after = summarise_cells(old, recorded[0]), summarise_cells(new, recorded[1])
-    rows = [*path_rows(recorded[0], "old"), *path_rows(recorded[1], "new")]
+    before, after = old.summaries, new.summaries
+    rows = [
+        PathRow((side, row.cell), (side, row.block), row.path)
+        for side, recorded in (("old", old), ("new", new))
+        for row in recorded.rows
+    ]
     return {
         change.cell: causes(
             Difference(before[change.cell], after[change.cell]),

@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping
 
 from dasklab.breakdown.answers.summary import Difference
 from dasklab.breakdown.model.causes import CAUSES
-from dasklab.breakdown.show.wording import LEAST_SHARE, MAX_SENTENCE_PARTS, Row, bottleneck, decimals, where
+from dasklab.breakdown.show.wording import (
+    LEAST_SHARE,
+    MAX_SENTENCE_PARTS,
+    Row,
+    bottleneck,
+    decimals,
+    where,
+    with_equals,
+)
 from dasklab.comparison.comparison import CauseChange, Causes
 from dasklab.terminal import enumerated
 
@@ -20,10 +28,12 @@ SINGLE = "One trial or record on a side does not show what chance does: any of t
 
 def main_cause(causes: Causes) -> str:
     """Name what grew most on the critical path; empty if chance explains that, or nothing grew."""
-    most = next(iter(causes.changes), None)
-    if most is None or not most.is_shown or most.seconds.value <= 0:
+    grown = [change for change in causes.changes if change.seconds.value > 0]
+    if not grown or not grown[0].is_shown:
         return ""
-    return _change(most, _digits(causes.difference))
+    certain = [change for change in grown if change.is_shown][:MAX_SENTENCE_PARTS]
+    parts = [_change(change, _digits(causes.difference)) for change in certain]
+    return with_equals(parts, causes.equals(certain))[0]
 
 
 def sentence(causes: Causes) -> str:
@@ -42,7 +52,8 @@ def sentence(causes: Causes) -> str:
     large = [change for change in changes if abs(change.seconds.value) > least]
     more = [change for change in large if change.seconds.value > 0][:MAX_SENTENCE_PARTS]
     less = [change for change in large if change.seconds.value < 0][: -1 - MOST_LESS : -1]
-    parts = ", ".join(_change(change, digits) for change in (*more, *less))
+    grown = with_equals([_change(change, digits) for change in more], causes.equals(more))
+    parts = ", ".join([*grown, *(_change(change, digits) for change in less)])
     if causes.is_time_shown is None or (causes.changes and not causes.has_intervals):
         path = f": on the critical path {parts}" if parts else ""
         return f"{total}{path}. {ONE_RECORD if causes.is_time_shown else SINGLE}"

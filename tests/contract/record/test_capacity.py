@@ -8,7 +8,8 @@ from pathlib import Path
 import dasklab
 import pytest
 from dasklab.breakdown.model.causes import NO_WORKER
-from dasklab.breakdown.show.capacity import capacity_sentences
+from dasklab.breakdown.show.answer import answer
+from dasklab.breakdown.show.capacity import capacity_clause
 from dasklab.breakdown.show.explain import explain
 from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster
@@ -26,8 +27,9 @@ def test_tasks_wait_for_the_first_worker(tmp_path: Path) -> None:
         record = explain(open_trial(tmp_path / "run"))
     assert record.summary.path_by_cause[NO_WORKER] == pytest.approx(1.5, abs=0.5)
     assert record.summary.ranked()[0][0].name == "no worker"
-    (sentence,) = capacity_sentences(record.median_repeat)
-    assert sentence.startswith("There was no worker until 1.") and sentence.endswith(", then 1 worker.")
+    clause = capacity_clause(record.median_repeat)
+    assert clause.startswith("no worker until 1.") and clause.endswith(", then 1 worker")
+    assert f"on 1 thread ({clause}). " in answer(record).headline
 
 
 def test_a_cluster_that_stays_as_it_is_has_no_such_sentence(tmp_path: Path) -> None:
@@ -37,4 +39,4 @@ def test_a_cluster_that_stays_as_it_is_has_no_such_sentence(tmp_path: Path) -> N
             client.gather(client.map(time.sleep, [0.05] * 6, pure=False))
         record = explain(open_trial(tmp_path / "run"))
     assert not record.summary.path_by_cause.get(NO_WORKER)
-    assert not list(capacity_sentences(record.median_repeat))
+    assert not capacity_clause(record.median_repeat)

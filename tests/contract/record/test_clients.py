@@ -45,6 +45,10 @@ def record_of(folder: Path) -> Explained:
     return explain(open_trial(folder))
 
 
+def sentences(record: Explained) -> list[str]:
+    return [*map(str, client_sentences(record.median_repeat))]
+
+
 def test_tasks_that_another_client_had_submitted_before_are_not_mine(
     client: Client, other: Client, tmp_path: Path
 ) -> None:
@@ -56,7 +60,7 @@ def test_tasks_that_another_client_had_submitted_before_are_not_mine(
     record = record_of(tmp_path / "run")
     (operation,) = record.operations
     assert operation.tasks == 6
-    (sentence,) = client_sentences(record.median_repeat)
+    (sentence,) = sentences(record)
     assert (
         sentence.startswith("Another client used the cluster, too: ") and " tasks (slow) ran for " in sentence
     )
@@ -81,7 +85,7 @@ def test_alone_on_the_cluster_nothing_is_said(client: Client, tmp_path: Path) ->
     with dasklab.record(client, tmp_path / "run"):
         client.gather(client.map(slow, range(4), seconds=0.05, pure=False))
         wait(earlier)
-    assert list(client_sentences(record_of(tmp_path / "run").median_repeat)) == []
+    assert sentences(record_of(tmp_path / "run")) == []
 
 
 def test_clients_that_were_watched_are_told_apart(client: Client, other: Client, tmp_path: Path) -> None:
@@ -93,5 +97,5 @@ def test_clients_that_were_watched_are_told_apart(client: Client, other: Client,
         wait(futures[0])
         other.gather(futures[1])
         time.sleep(0.1)
-    (sentence,) = client_sentences(record_of(tmp_path / "run").median_repeat)
+    (sentence,) = sentences(record_of(tmp_path / "run"))
     assert sentence.startswith("2 clients used the cluster; their tasks ran for 0.")

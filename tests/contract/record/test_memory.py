@@ -53,7 +53,8 @@ def sentences(client: Client, folder: Path, act: Callable[[], object]) -> list[s
     assert not run.failures
     promises.validate(records.load(folder))
     record = explain(open_trial(folder))
-    return list(memory_sentences(record.median_repeat, record.facts.memory, record.facts.memory_thresholds))
+    facts = record.facts
+    return [*map(str, memory_sentences(record.median_repeat, facts.memory, facts.memory_thresholds))]
 
 
 def test_memory_that_is_no_result_is_said_where_it_crosses_a_threshold(tmp_path: Path) -> None:

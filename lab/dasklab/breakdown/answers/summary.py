@@ -90,20 +90,10 @@ class Summary:
         return _ranked(self.bottlenecks)
 
     def first(self) -> Ranked:
-        """The largest bottleneck, and those after it that are not smaller by more than both are uncertain."""
+        """The largest bottleneck, and those after it that may be as large."""
         ranked = self.ranked()
-        return list(
-            takewhile(
-                lambda row: (
-                    row is ranked[0]
-                    or ranked[0][2] - row[2] <= self._uncertain_s(ranked[0]) + self._uncertain_s(row)
-                ),
-                ranked,
-            )
-        )
-
-    def _uncertain_s(self, row: tuple[Bottleneck, str, float]) -> float:
-        return self.uncertainty_s.get(row[0], 0.0)
+        seconds = [(seconds, self.uncertainty_s.get(bottleneck, 0.0)) for bottleneck, _, seconds in ranked]
+        return ranked[: indistinguishable(seconds)]
 
 
 @dataclass(frozen=True)
@@ -208,6 +198,21 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         undivided=max(undivided, key=lambda ends: ends[1] - ends[0], default=()),
         client_lines=lines,
         uncertainty_s=uncertainties_s(repeats, paths, of_repeats),
+    )
+
+
+def indistinguishable(seconds: Sequence[tuple[float, float]]) -> int:
+    """Return how many of some figures may be the largest: the first, and those that follow it closely.
+
+    Args:
+        seconds: figures with their uncertainties, the largest first.
+    """
+    return sum(
+        1
+        for _ in takewhile(
+            lambda figure: seconds[0][0] - figure[0] <= seconds[0][1] + figure[1] or figure is seconds[0],
+            seconds,
+        )
     )
 
 

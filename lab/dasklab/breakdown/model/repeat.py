@@ -259,6 +259,12 @@ class Repeat:
     left: Mapping[str, float] = field(default_factory=dict)
     """When each worker left the cluster; without those that stayed."""
 
+    client: str = ""
+    """Id of the recorded client; empty of a trial, and where no program was recorded."""
+
+    unfinished_of: Mapping[str, StepFunction] = field(default_factory=dict)
+    """``unfinished`` by the id of the client that sent the tasks; under an empty id those of unknown ones."""
+
     def validate(self) -> None:
         """Check what the attributes promise.
 
@@ -327,12 +333,24 @@ class Repeat:
         """For each task whether it may be of the recorded client; all of them where none was recorded."""
         if self.extent is Extent.WATCHED:
             return np.ones(len(self.tasks), bool)
-        recorded = {graph.client for graph in self.graphs if graph.is_recorded}
         client, clients = self.task_clients
-        foreign = [
-            bool(name) and name not in recorded and not name.startswith(INSIDE_TASKS) for name in clients
-        ]
-        return ~np.array([*foreign, False])[client]
+        return np.array([*(not name or self.is_own(name) for name in clients), True])[client]
+
+    def is_own(self, client: str) -> bool:
+        """Whether a client is the recorded one, or one of its tasks."""
+        return client in self.recorded_clients or client.startswith(INSIDE_TASKS)
+
+    @cached_property
+    def recorded_clients(self) -> set[str]:
+        """The ids of the clients whose program was recorded."""
+        return {graph.client for graph in self.graphs if graph.is_recorded} | {self.client} - {""}
+
+    @property
+    def left_behind(self) -> int:
+        """Number of the recorded client's tasks that were not done at the end; of all where it is unknown."""
+        own = [number for client, number in self.unfinished_of.items() if self.is_own(client)]
+        own = own if any(self.unfinished_of) else [self.unfinished]
+        return sum(int(number.at(np.array([self.stop]))[0]) for number in own)
 
     @cached_property
     def sizes(self) -> Floats:

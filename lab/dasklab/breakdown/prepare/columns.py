@@ -85,6 +85,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
         joined=worker_stays.first_joined(),
         senders=_senders(keys, tables["introduced"]),
         left=worker_stays.last_left(),
+        unfinished_of=_unfinished_of(tables["tasks"], tables["introduced"]),
     )
 
 
@@ -215,6 +216,12 @@ def _unfinished(tasks: pd.DataFrame) -> tuple[StepFunction, StepFunction]:
         floats(tasks[name]) for name in ("waiting_s", "queued_s", "decided_s", "handled_s")
     )
     return _between(np.fmin(waiting, decided), handled), _between(queued, decided)
+
+
+def _unfinished_of(tasks: pd.DataFrame, introduced: pd.DataFrame) -> dict[str, StepFunction]:
+    """Return for each client how many of its tasks the scheduler knew that were not done, over time."""
+    client = texts(tasks.key.map(introduced.drop_duplicates("key").set_index("key").client))
+    return {str(name): _unfinished(rows)[0] for name, rows in tasks.groupby(client.to_numpy(object))}
 
 
 def _between(start: Floats, stop: Floats) -> StepFunction:

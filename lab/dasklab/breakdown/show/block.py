@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from dasklab.breakdown.model.repeat import Extent, Repeat
+from dasklab.breakdown.show.sentence import Sentence
 from dasklab.terminal import counted
 
+TOPIC = "block"
 LEAST_S = 0.1  # shorter local computations are not mentioned
 
 
-def block_sentences(repeat: Repeat) -> Iterator[str]:
+def block_sentences(repeat: Repeat) -> Iterator[Sentence]:
     """Say what the cluster had to do with a block, where that is less than a reader expects."""
     if repeat.extent is not Extent.BLOCK:
         return
     has_graphs = any(graph.is_recorded for graph in repeat.graphs)
     if not has_graphs and not (len(repeat.tasks) and repeat.is_users.any()) and not _moves_data(repeat):
-        yield "Nothing of this block ran on the cluster."
+        yield Sentence(TOPIC, "Nothing of this block ran on the cluster.", repeat.makespan)
     lines = repeat.lines
     seconds = float((lines.stop - lines.start)[lines.local].sum())
     if seconds > LEAST_S:
-        yield (
+        yield Sentence(
+            TOPIC,
             f"Dask computed for {seconds:.1f} s in the client's own process, with another scheduler than the"
-            " cluster's: that is part of the client's own code."
+            " cluster's: that is part of the client's own code.",
+            seconds,
         )
-    left = int(repeat.unfinished.at(np.array([repeat.stop]))[0])
+    left = repeat.left_behind
     if left > 0:
         verb = "was" if left == 1 else "were"
-        yield f"{counted(left, 'task')} {verb} not finished on the cluster when the block ended."
+        yield Sentence(
+            TOPIC, f"{counted(left, 'task')} {verb} not finished on the cluster when the block ended."
+        )
 
 
 def _moves_data(repeat: Repeat) -> bool:

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from dasklab.breakdown.answers.facts.clients import UNKNOWN, ClientShare, client_shares, foreign_shares
 from dasklab.breakdown.model.repeat import Extent, Repeat
+from dasklab.breakdown.show.sentence import Sentence, share_of_threads
 from dasklab.terminal import counted, enumerated
 
+TOPIC = "clients"
 LEAST_SHARE = 0.01  # of the time of all tasks: less is not mentioned
 MOST_CLIENTS = 4
 
 
-def client_sentences(repeat: Repeat) -> Iterator[str]:
+def client_sentences(repeat: Repeat) -> Iterator[Sentence]:
     """Say what other clients' tasks had of the threads, or how several clients shared them."""
     total = sum(share.seconds for share in client_shares(repeat))
     if repeat.extent is Extent.WATCHED:
@@ -20,14 +22,21 @@ def client_sentences(repeat: Repeat) -> Iterator[str]:
         if len(clients) > 1:
             parts = [f"{share.seconds:.1f} s" for share in clients[:MOST_CLIENTS]]
             more = f", and {len(clients) - MOST_CLIENTS} more" if len(clients) > MOST_CLIENTS else ""
-            yield f"{len(clients)} clients used the cluster; their tasks ran for {enumerated(parts)}{more}."
+            text = f"{len(clients)} clients used the cluster; their tasks ran for {enumerated(parts)}{more}."
+            yield Sentence(TOPIC, text)
         return
     foreign = [share for share in foreign_shares(repeat) if share.seconds > LEAST_SHARE * total]
     with_id = [share for share in foreign if share.client != UNKNOWN]
     if with_id:
-        yield f"{_who(with_id)} used the cluster, too: {_amount(with_id, total)}."
+        yield _foreign(repeat, f"{_who(with_id)} used the cluster, too", with_id, total)
     if unknown := [share for share in foreign if share.client == UNKNOWN]:
-        yield f"Tasks that were there before the recording, of an unknown client: {_amount(unknown, total)}."
+        title = "Tasks that were there before the recording, of an unknown client"
+        yield _foreign(repeat, title, unknown, total)
+
+
+def _foreign(repeat: Repeat, title: str, shares: Sequence[ClientShare], total_s: float) -> Sentence:
+    seconds = share_of_threads(repeat, sum(share.seconds for share in shares))
+    return Sentence(TOPIC, f"{title}: {_amount(shares, total_s)}.", seconds)
 
 
 def _who(shares: Sequence[ClientShare]) -> str:

@@ -181,7 +181,8 @@ def _explain_record(record: Trial) -> Explained:
     if not document.complete and not aligned["metrics"].metric.str.startswith("execute/").any():
         unknown = np.full(len(repeat.tasks), np.nan)
         repeat = replace(repeat, evidence=replace(repeat.evidence, idle_share=unknown))
-    whole = replace(excerpt(repeat, *ends), extent=extent)
+    client = "" if extent is Extent.WATCHED else document.client
+    whole = replace(excerpt(repeat, *ends), extent=extent, client=client)
     explained = _explained(record, frames, clocks, [whole])
     return replace(explained, operations=computations, document=document)
 

@@ -6,17 +6,28 @@ import math
 from collections.abc import Iterator
 
 from dasklab.breakdown.answers.facts.failures import Death, FailedKind, Failures, failed_kinds
+from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.show.sentence import Sentence, share_of_threads
 from dasklab.terminal import counted, enumerated
 
+TOPIC = "failures"
 MAX_FAILED_KINDS = 3
 MOST_NAMES = 3
 MOST_DEATHS = 3
+ARRIVAL_S = 0.1  # what a client requests as its last act reaches the scheduler after the block
 
 
-def failure_sentences(failures: Failures, start: float, stop: float) -> Iterator[str]:
-    """Say what failed between two moments of the scheduler's clock."""
+def failure_sentences(repeat: Repeat, failures: Failures) -> Iterator[Sentence]:
+    """Say what failed in a repeat, or was ended by a client."""
+    start, stop = repeat.start, repeat.stop
     attempts = [attempt for attempt in failures.attempts if start <= attempt.stop <= stop]
-    yield from map(_attempts, failed_kinds(attempts)[:MAX_FAILED_KINDS])
+    for kind in failed_kinds(attempts)[:MAX_FAILED_KINDS]:
+        yield Sentence(TOPIC, _attempts(kind), share_of_threads(repeat, kind.seconds))
+    yield from (Sentence(TOPIC, text) for text in _ends(failures, start, stop))
+
+
+def _ends(failures: Failures, start: float, stop: float) -> Iterator[str]:
+    """Say of workers, tasks and results what ended them."""
     deaths = [death for death in failures.deaths if start <= death.time <= stop]
     yield from (_death(death, start) for death in deaths[:MOST_DEATHS])
     if len(deaths) > MOST_DEATHS:
@@ -35,10 +46,12 @@ def failure_sentences(failures: Failures, start: float, stop: float) -> Iterator
                 f"A client restarted the workers {time - start:.1f} s after the start: they forgot their"
                 f" results, and tasks that had not ended did not go on."
             )
-    cancelled = [(time, count) for time, count in failures.cancelled if start <= time <= stop]
-    if cancelled:
-        total, first = sum(count for _, count in cancelled), cancelled[0][0] - start
-        yield f"A client cancelled {counted(total, 'task')}, the first {first:.1f} s after the start."
+    for verb, requests in (("retried", failures.retried), ("cancelled", failures.cancelled)):
+        own = [(time, count) for time, count in requests if start <= time <= stop + ARRIVAL_S]
+        if own:
+            total, first = sum(count for _, count in own), own[0][0] - start
+            at = "" if total == 1 else "the first "
+            yield f"A client {verb} {counted(total, 'task')}, {at}{first:.1f} s after the start."
 
 
 def _attempts(kind: FailedKind) -> str:

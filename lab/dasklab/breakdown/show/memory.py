@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from dasklab.breakdown.answers.facts.memory import Peak, WorkerMemory, peaks
+from dasklab.breakdown.answers.facts.memory import Peak, WorkerMemory, kind_peaks, peaks
 from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.show.sentence import Sentence
+from dasklab.breakdown.show.wording import Row, percent
 from dasklab.terminal import enumerated
 
+TOPIC = "memory"
+HEAD: Row = (
+    "kind of task",
+    "process, MB",
+    "of it results, MB",
+    "of the limit",
+    "worker",
+    "at, s",
+    "heartbeats",
+)
 MOST_NAMES = 3
 MOSTLY = 0.5  # of the process: from there on it is said what the memory is not
 ABOVE = {
@@ -19,19 +32,27 @@ ABOVE = {
 
 def memory_sentences(
     repeat: Repeat, workers: Sequence[WorkerMemory], shares: Mapping[str, float]
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     """Say which worker came nearest to its limit, if it crossed a threshold, and what was spilled."""
     worker_peaks = peaks(repeat, workers, shares)
     above = [peak for peak in worker_peaks if peak.threshold]
     if above:
-        yield _peak(above[0], shares)
+        yield Sentence(TOPIC, _peak(above[0], shares))
     if len(above) > 1:
         others = [peak.worker for peak in above[1:]]
         names = enumerated(others) if len(others) <= MOST_NAMES else f"{len(others)} other workers"
-        yield f"{names} crossed a memory threshold, too."
+        yield Sentence(TOPIC, f"{names} crossed a memory threshold, too.")
     if spilled := sorted((peak for peak in worker_peaks if peak.spilled > 0), key=lambda peak: -peak.spilled):
         parts = [f"{_mb(peak.spilled)} on {peak.worker}" for peak in spilled[:MOST_NAMES]]
-        yield f"Results were spilled to disk, at most {enumerated(parts)}."
+        yield Sentence(TOPIC, f"Results were spilled to disk, at most {enumerated(parts)}.")
+
+
+def memory_rows(repeat: Repeat, workers: Sequence[WorkerMemory]) -> Iterator[Row]:
+    """Return the peak of each kind of task that ran at a heartbeat, the largest first."""
+    for peak in kind_peaks(repeat, workers):
+        limit = "" if math.isnan(peak.limit) else percent(peak.process / peak.limit)
+        sizes = (f"{nbytes / 1e6:,.0f}" for nbytes in (peak.process, peak.managed))
+        yield (peak.kind, *sizes, limit, peak.worker, f"{peak.at_s:.1f}", str(peak.heartbeats))
 
 
 def _peak(peak: Peak, shares: Mapping[str, float]) -> str:

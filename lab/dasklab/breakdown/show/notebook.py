@@ -11,8 +11,8 @@ from pathlib import Path
 from dasklab.breakdown.answers.advice.rules import Advice
 from dasklab.breakdown.answers.bottlenecks.grounds import Grounds
 from dasklab.breakdown.show import why, wording
+from dasklab.breakdown.show.answer import Sentences, answer
 from dasklab.breakdown.show.explain import Explained, explain
-from dasklab.breakdown.show.happenings import happenings
 from dasklab.breakdown.show.wording import Row
 from dasklab.results.run import open_trial
 
@@ -29,6 +29,10 @@ class Explanation:
         self.explained = explained
 
     @cached_property
+    def _answer(self) -> Sentences:
+        return answer(self.explained)
+
+    @cached_property
     def _tables(self) -> list[tuple[Row, list[Row]]]:
         return [
             (wording.OPERATION_HEAD, list(wording.operation_rows(self.explained))),
@@ -36,21 +40,17 @@ class Explanation:
         ]
 
     def __str__(self) -> str:
-        sentences = [*self._sentences(), *(f"- {piece}" for piece in self.explained.advice)]
+        sentences = [*self._answer.texts, *(f"- {piece}" for piece in self.explained.advice)]
         tables = ["\n".join(_aligned([head, *rows])) for head, rows in self._tables if rows]
         return "\n\n".join([*sentences, *tables])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        text = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self._sentences())
+        text = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self._answer.texts)
         text += "".join(map(_html_advice, self.explained.advice))
         tables = "".join(_html_table(head, rows) for head, rows in self._tables if rows)
         return text + tables + self._picture()
-
-    def _sentences(self) -> list[str]:
-        sentences = [wording.paragraph(self.explained.summary), *happenings(self.explained)]
-        return [self.explained.gap, *sentences] if self.explained.gap else sentences
 
     def why(self, clause: str = "") -> EvidenceTable:
         """List what a clause rests on, such as "waiting for a lock"; without one, all of the sentence.

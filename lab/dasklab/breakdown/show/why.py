@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, of_path, of_threads
+from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, of_network, of_path, of_threads
 from dasklab.breakdown.answers.invariants import checked
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.wording import LEAST_SHARE, MAX_SENTENCE_PARTS, Row, percent
@@ -15,7 +15,7 @@ MAX_ITEMS_OF_A_CLAUSE = 8  # the rest is summed up
 
 
 def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
-    """Return what the clauses of a repeat's explanation rest on, those of the critical path first.
+    """Return what the clauses of a repeat's explanation rest on: critical path, threads, network.
 
     Args:
         clause: a part of its words, such as "waiting for a lock"; empty for all clauses of the sentence.
@@ -25,6 +25,7 @@ def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
     """
     breakdown, _ = checked(repeat)
     path, threads = list(of_path(repeat, breakdown.path)), list(of_threads(repeat, breakdown.threads))
+    network = [grounds for grounds in (of_network(repeat),) if grounds.items]
     if not clause:
         return [
             *(
@@ -33,13 +34,16 @@ def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
                 if grounds.seconds > LEAST_SHARE * repeat.makespan
             ),
             *threads[:MAX_SENTENCE_PARTS],
+            *network,
         ]
     words = clause.casefold().strip()
-    every = [(grounds, [name.casefold() for name in grounds.names]) for grounds in (*path, *threads)]
+    every = [
+        (grounds, [name.casefold() for name in grounds.names]) for grounds in (*path, *threads, *network)
+    ]
     exactly = [grounds for grounds, names in every if words in names]
     matches = exactly or [grounds for grounds, names in every if any(words in name for name in names)]
     if not matches:
-        titles = dict.fromkeys(grounds.clause for grounds in (*path, *threads))
+        titles = dict.fromkeys(grounds.clause for grounds in (*path, *threads, *network))
         raise LabError(f"the explanation has no clause '{clause}'; it has: {'; '.join(titles)}")
     return matches
 
@@ -56,16 +60,3 @@ def rows(clauses: Sequence[Grounds]) -> Iterator[Row]:
             yield (grounds.clause, f"{len(rest)} more", "", "", "", "", "", f"{seconds:.3f}")
         share = f"{percent(grounds.seconds / grounds.total_s, 1)} of {whole}" if grounds.total_s else ""
         yield (grounds.clause, "together", share, "", "", "", "", f"{grounds.seconds:.3f}")
-
-
-def documents(clauses: Sequence[Grounds]) -> list[dict[str, object]]:
-    """Return the same for programs, with all that a clause rests on."""
-    return [
-        {
-            "clause": grounds.clause,
-            "of_threads": grounds.of_threads,
-            "seconds": grounds.seconds,
-            "rests_on": [vars(item) for item in grounds.items],
-        }
-        for grounds in clauses
-    ]

@@ -52,10 +52,11 @@ OPERATION_HEAD: Row = (
 CLOCK_HEAD: Row = ("clock", "ahead, ms", "certainly between", "skew, ppm", "bounds", "")
 
 
-def paragraph(summary: Summary) -> str:
-    """Describe one time breakdown."""
+def paragraph(summary: Summary, workers: str = "") -> str:
+    """Describe one time breakdown; ``workers`` says how many were there, if that changed."""
     threads = counted(summary.threads, "thread")
-    mean = f" (mean of {summary.repeats} repeats)" if summary.repeats > 1 else ""
+    asides = [f"mean of {summary.repeats} repeats"] if summary.repeats > 1 else []
+    aside = f" ({'; '.join([*asides, *filter(None, [workers])])})" if asides or workers else ""
     by_share = sorted(summary.by_cause.items(), key=lambda item: -item[1])
     shares = [
         f"{percent(seconds / summary.makespan_s)} {cause.title}"
@@ -65,7 +66,7 @@ def paragraph(summary: Summary) -> str:
     of_threads = f" Thread time: {', '.join(shares)}." if shares else ""
     digits = decimals(summary.makespan_s)
     return (
-        f"It took {summary.makespan_s:.{digits}f} s on {threads}{mean}.{of_threads}"
+        f"It took {summary.makespan_s:.{digits}f} s on {threads}{aside}.{of_threads}"
         f"{_path(summary, digits)}{_without_network(summary)}"
     )
 
@@ -76,10 +77,14 @@ def _path(summary: Summary, digits: int) -> str:
     largest = [row for row in summary.ranked()[:MAX_SENTENCE_PARTS] if row[2] > least_s]
     parts = [bottleneck(row, digits) + _details(summary, row[0], digits) for row in largest]
     equals = sum(row in largest for row in summary.first())
-    if equals > 1:
-        first = f"{enumerated(parts[:equals])} (too close to tell which is more)"
-        parts = [first, *parts[equals:]]
-    return f" On the critical path: {', '.join(parts)}." if parts else ""
+    return f" On the critical path: {', '.join(with_equals(parts, equals))}." if parts else ""
+
+
+def with_equals(parts: Sequence[str], equals: int) -> list[str]:
+    """Return the parts of a sentence, with those together of which each may be the largest."""
+    if equals < 2:
+        return [*parts]
+    return [f"{enumerated(parts[:equals])} (too close to tell which is more)", *parts[equals:]]
 
 
 def _details(summary: Summary, bottleneck: Bottleneck, digits: int) -> str:
@@ -124,7 +129,7 @@ def decimals(*makespans_s: float) -> int:
 
 def _without_network(summary: Summary) -> str:
     """Say what a network that takes no time would save, and how good the model is that says so."""
-    if summary.replayed is None:
+    if summary.replayed is None or not summary.replayed.transfer_s:
         return ""
     measured, replayed = summary.makespan_s, summary.replayed.as_it_was_s
     without = summary.replayed.without_wire_s

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dasklab.comparison.comparison import CellChange
 from dasklab.comparison.runs import compare_runs
+from dasklab.comparison.wording import sentences
 from dasklab.errors import LabError
 from dasklab.model.settings.metric import METRICS
 from dasklab.notices import warn
@@ -77,6 +78,7 @@ class SideBySide:
     metric: str
     bars: list[BarPair]
     times: list[TimePair]
+    causes: list[str]
     rows: list[ChangeRow]
 
 
@@ -90,7 +92,9 @@ def side_by_side(sections: Sequence[Section]) -> list[SideBySide]:
 
 def _compared(old: Section, new: Section) -> Iterator[SideBySide]:
     try:
-        comparison = compare_runs(old.run, new.run, anyway=True)
+        comparison = compare_runs(
+            old.run, new.run, anyway=True, recorded=(old.time.recorded, new.time.recorded)
+        )
     except LabError as error:
         warn(f"{error.message}; the two runs are not put side by side")
         return
@@ -109,6 +113,7 @@ def _compared(old: Section, new: Section) -> Iterator[SideBySide]:
         metric=METRICS[main].title if main else "",
         bars=_bars(of_main, labels),
         times=list(_times(old, new)),
+        causes=sentences({labels.get(cell, cell): causes for cell, causes in comparison.causes.items()}),
         rows=[_row(change, labels) for change in changes],
     )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dasklab.breakdown.answers.summary import Summary
-from dasklab.breakdown.show.explain import Explained, summarise_cells
+from dasklab.breakdown.show.explain import Explained
 from dasklab.breakdown.show.wording import paragraph
 from dasklab.comparison import wording
-from dasklab.comparison.cells import causes_of_cells
+from dasklab.comparison.cells import RecordedCells, causes_of_cells
 from dasklab.comparison.comparison import TIME
 from dasklab.report.drawings.time_parts import TimeTable, time_table
 from dasklab.results.run import Run, Trial
@@ -20,10 +20,15 @@ Names = Mapping[str, str]  # of cells, in words
 
 @dataclass(frozen=True)
 class TimeScreen:
-    """A bar for each cell, and sentences. Without records there is neither."""
+    """A bar for each cell, and sentences. Without records there is neither.
+
+    Attributes:
+        recorded: what both are made of, for a comparison with another run.
+    """
 
     table: TimeTable | None
     notes: list[str]
+    recorded: RecordedCells
 
 
 def time_screen(
@@ -34,9 +39,11 @@ def time_screen(
     Args:
         labels: the cells' names in words, in the order of the bars.
     """
-    summaries = _ordered(summarise_cells(run, explained.items()), labels)
+    recorded = RecordedCells.of(run, explained.items())
+    summaries = _ordered(recorded.summaries, labels)
     table = time_table({labels.get(name, name): summary for name, summary in summaries.items()})
-    return TimeScreen(table, _notes(summaries, explained, answers.get(TIME), labels))
+    notes = _notes(replace(recorded, summaries=summaries), answers.get(TIME), labels)
+    return TimeScreen(table, notes, recorded)
 
 
 def _ordered(summaries: Mapping[str, Summary], labels: Names) -> dict[str, Summary]:
@@ -45,13 +52,9 @@ def _ordered(summaries: Mapping[str, Summary], labels: Names) -> dict[str, Summa
     return {name: summaries[name] for name in sorted(summaries, key=lambda name: order.get(name, len(order)))}
 
 
-def _notes(
-    summaries: Mapping[str, Summary], explained: Mapping[Trial, Explained], time: Answer | None, names: Names
-) -> list[str]:
+def _notes(recorded: RecordedCells, time: Answer | None, names: Names) -> list[str]:
     """Describe what each cell spends more than its baseline; of a single cell, where its time went."""
-    if not summaries:
-        return []
-    if len(summaries) == 1:
-        return [paragraph(*summaries.values())]
-    causes = causes_of_cells(summaries, explained.items(), time)
+    if len(recorded.summaries) < 2:
+        return [*map(paragraph, recorded.summaries.values())]
+    causes = causes_of_cells(recorded, time)
     return wording.sentences({names.get(name, name): causes[name] for name in causes})

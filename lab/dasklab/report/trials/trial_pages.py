@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dasklab import records
-from dasklab.breakdown.show import wording
-from dasklab.breakdown.show.changes import changes
+from dasklab.breakdown.show.answer import answer
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.errors import LabError
 from dasklab.notices import warn
@@ -94,10 +93,9 @@ def _breakdown(explained: Explained | None) -> dict[str, Any]:
     """Return the time breakdown as sentences and a table, and advice; nothing where nothing was recorded."""
     if explained is None or not explained.timed:
         return {"time": None, "sentences": [], "advice": []}
-    summary = explained.summary
     return {
-        "time": time_table({"all threads": summary}),
-        "sentences": [wording.paragraph(summary), *changes(explained.median_repeat)],
+        "time": time_table({"all threads": explained.summary}),
+        "sentences": answer(explained).texts,
         "advice": [(str(piece).removesuffix(piece.rule.page), piece.rule.page) for piece in explained.advice],
     }
 

@@ -9,7 +9,7 @@ from dasklab.breakdown.answers.summary import summarise
 from dasklab.breakdown.model.causes import COMPUTING
 from dasklab.breakdown.show.explain import Explained
 from dasklab.comparison.causes import PathSeconds
-from dasklab.comparison.cells import PathRow, causes_of_cells, difference, path_rows
+from dasklab.comparison.cells import PathRow, RecordedCells, causes_of_cells, difference
 from dasklab.model.experiments.trial import NULL_TRIAL
 from dasklab.results.run import Trial
 
@@ -52,11 +52,11 @@ def test_only_shown_differences_have_causes(slow: float, is_shown: bool) -> None
         name: summarise([r for t, e in trials if t.requested.cell_title == name for r in e.timed])
         for name in titles
     }
-    causes = causes_of_cells(summaries, trials, None)
+    rows = [PathRow(t.requested.cell, t.requested.block, PathSeconds.of(e.summary)) for t, e in trials]
+    causes = causes_of_cells(RecordedCells(summaries, rows), None)
     assert [change.bottleneck for change in causes["b"].shown] == [COMPUTING] * is_shown
     assert not causes[NULL_TRIAL].shown and causes[NULL_TRIAL].is_time_shown is False
-    rows = path_rows(trials)
-    assert difference(rows, ("", "b"), ("", "a"), COMPUTING).value == pytest.approx(slow - 1, abs=0.02)
+    assert difference(rows, "b", "a", COMPUTING).value == pytest.approx(slow - 1, abs=0.02)
 
 
 def test_one_block_says_nothing_about_chance() -> None:

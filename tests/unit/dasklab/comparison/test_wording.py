@@ -65,6 +65,24 @@ def test_short_runs_have_three_digits(several: bool) -> None:
     assert sentence(0.1, several=several, change=longer).startswith("+0.0100 s (0.0412 to 0.0512 s)")
 
 
+@pytest.mark.parametrize(
+    ("error", "main"),
+    [
+        (0.01, "+3.70 s (+3.68 to +3.72) the wire (worker-3)"),
+        (
+            0.2,
+            "+3.70 s (+3.25 to +4.15) the wire (worker-3) and +3.40 s (+2.95 to +3.85) computing (worker-1)"
+            " (too close to tell which is more)",
+        ),
+    ],
+)
+def test_causes_that_cannot_be_told_apart_are_named_together(error: float, main: str) -> None:
+    new = replace(NEW, makespan_s=11.1, bottlenecks={(COMPUTING, "worker-1"): 7.4, (LINK, PAIR): 3.7})
+    found = causes(Difference(OLD, new), lambda _: Estimate(0.0, error, 10), is_time_shown=True)
+    assert wording.main_cause(found) == main
+    assert f"on the critical path {main}" in wording.sentence(found)
+
+
 def test_a_small_cause_is_not_the_main_one_where_chance_explains_the_largest() -> None:
     new = replace(NEW, makespan_s=7.9, bottlenecks={(COMPUTING, "worker-1"): 4.2, (LINK, PAIR): 3.7})
 

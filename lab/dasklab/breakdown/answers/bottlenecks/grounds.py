@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import attributions
+from dasklab.breakdown.answers.path.replay import on_client_link
 from dasklab.breakdown.assign.client_time import ClientTime
+from dasklab.breakdown.assign.timeline import explain_after, explain_before
+from dasklab.breakdown.assign.transfers import fetch_stages
 from dasklab.breakdown.model.arrays import NONE, Floats, Mask
 from dasklab.breakdown.model.causes import (
     ACTOR,
@@ -21,6 +24,7 @@ from dasklab.breakdown.model.causes import (
     BUILD,
     CAUSES,
     GATHER,
+    MESSAGE,
     NO_WORKER,
     NOTHING,
     PAUSED,
@@ -31,13 +35,14 @@ from dasklab.breakdown.model.causes import (
     UNDIVIDED,
     UPLOAD,
     USER,
+    WIRE,
     Bottleneck,
     Cause,
     Group,
 )
 from dasklab.breakdown.model.interval_sets import IntervalSets
-from dasklab.breakdown.model.intervals import TICK_S, Intervals
-from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.model.intervals import TICK_S, Intervals, Windows
+from dasklab.breakdown.model.repeat import CLIENT, Repeat
 from dasklab.terminal import counted
 
 CALLS = {GATHER: ("gather",), SCATTER: ("scatter",), RESULT: ("sync", "wait"), ANSWER: ("sync", "wait")}
@@ -47,6 +52,7 @@ FIXED = {
     NO_WORKER: ("cluster", "no worker was connected"),
     PAUSED: ("pause", "memory nearly full"),
 }
+NETWORK = "the network"
 CLOCK_S = 0.005  # the client's clock may be off by this
 
 
@@ -78,7 +84,8 @@ class Grounds:
     Attributes:
         clause: title of the bottleneck or the cause.
         names: what a reader may call it, among them the titles of its causes.
-        total_s: seconds that the clause is a share of: the run, or the time of all threads.
+        total_s: seconds that the clause is a share of: the run, or the time of all threads; 0 if it may be
+            more than either.
     """
 
     clause: str
@@ -146,6 +153,49 @@ def of_threads(repeat: Repeat, threads: Intervals) -> Iterator[Grounds]:
             ]
             items.sort(key=lambda item: -item.seconds)
             yield Grounds(cause.title, (cause.title, cause.name), True, float(sums[code]), total_s, items)
+
+
+def of_network(repeat: Repeat) -> Grounds:
+    """Return what the sentence about the network rests on: what was under way while neither end was busy."""
+    tasks, rows = repeat.tasks, np.arange(len(repeat.tasks))
+    assignments = Windows(rows, tasks.assigned, tasks.start, rows)
+    explain_before(repeat, assignments)
+    reports = Windows(rows, tasks.stop, tasks.handled, rows)
+    explain_after(repeat, reports)
+    stages, _ = fetch_stages(repeat)
+    link = on_client_link(repeat)
+    start, stop = (
+        np.clip(ends, repeat.start, repeat.stop) - repeat.start for ends in (link.start, link.stop)
+    )
+    crossings = zip(start.tolist(), stop.tolist(), strict=True)
+    items = [
+        *_by_place(repeat, "message", "to workers", assignments.intervals(), MESSAGE),
+        *_by_place(repeat, "message", "of the ends of tasks", reports.intervals(), MESSAGE),
+        *_by_place(repeat, "transfer", "between workers", stages, WIRE),
+        *(
+            Item("transfer", "over the client's link", CLIENT, "", start, stop, stop - start)
+            for start, stop in crossings
+        ),
+    ]
+    items.sort(key=lambda item: -item.seconds)
+    return Grounds(NETWORK, (NETWORK,), False, sum(item.seconds for item in items), 0.0, items)
+
+
+def _by_place(repeat: Repeat, kind: str, name: str, intervals: Intervals, cause: Cause) -> Iterator[Item]:
+    """Return an item for each pair of processes between which something was under way."""
+    start, stop = (np.clip(ends, repeat.start, repeat.stop) for ends in (intervals.start, intervals.stop))
+    mine = replace(intervals, start=start, stop=stop).select(intervals.is_cause(cause) & (stop > start))
+    for place in np.unique(mine.place).tolist():
+        pieces = mine.select(mine.place == place)
+        yield Item(
+            kind,
+            f"{counted(len(np.unique(pieces.lane)), kind)} {name}",
+            repeat.places.name(place),
+            "",
+            float(pieces.start.min()) - repeat.start,
+            float(pieces.stop.max()) - repeat.start,
+            float(pieces.seconds.sum()),
+        )
 
 
 def _thread(repeat: Repeat, pieces: Intervals, lane: int) -> Item:

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from dasklab.breakdown.model.repeat import FIRST_WORKER, Repeat
+from dasklab.breakdown.model.step_function import StepFunction
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,11 @@ def capacity(repeat: Repeat, least_s: float) -> list[Stretch]:
         else:
             stretches.append(new)
     return stretches
+
+
+def most_at_once(repeat: Repeat) -> int:
+    """Return how many tasks ran at the same time, at most."""
+    start, stop = np.maximum(repeat.tasks.start, repeat.start), np.minimum(repeat.tasks.stop, repeat.stop)
+    ends, changes = np.concatenate([start, stop]), np.repeat([1, -1], len(start))
+    running = StepFunction.from_increments(ends, changes)
+    return int(running.value.max(initial=0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasklab.breakdown.model.repeat import INSIDE_TASKS, Extent, Repeat
+from dasklab.breakdown.model.repeat import Extent, Repeat
 
 UNKNOWN = ""
 """Instead of a client's id: tasks that were there before the recording, and that no client waits for."""
@@ -40,21 +40,19 @@ def client_shares(repeat: Repeat) -> list[ClientShare]:
     tasks = repeat.tasks
     seconds = np.minimum(tasks.stop, repeat.stop) - np.maximum(tasks.start, repeat.start)
     codes, clients = repeat.task_clients
-    recorded = {graph.client for graph in repeat.graphs if graph.is_recorded}
     shares = []
     for code, client in enumerate(clients):
         own = np.flatnonzero(codes == code)
         if not len(own):
             continue
         kinds = Counter(repeat.prefixes[key] for key in tasks.key[own].tolist())
-        is_recorded = client in recorded or client.startswith(INSIDE_TASKS)
-        total = float(seconds[own].sum())
-        shares.append(ClientShare(client, is_recorded, total, len(own), kinds.most_common(1)[0][0]))
+        total, kind = float(seconds[own].sum()), kinds.most_common(1)[0][0]
+        shares.append(ClientShare(client, repeat.is_own(client), total, len(own), kind))
     return sorted(shares, key=lambda share: -share.seconds)
 
 
 def foreign_shares(repeat: Repeat) -> list[ClientShare]:
     """Return the shares of clients other than the recorded one; none where no program was recorded."""
-    if repeat.extent is Extent.WATCHED or not any(graph.is_recorded for graph in repeat.graphs):
+    if repeat.extent is Extent.WATCHED or not repeat.recorded_clients:
         return []
     return [share for share in client_shares(repeat) if not share.is_recorded]

@@ -72,7 +72,8 @@ class Failures:
     """What failed, each in the order of its times. Times are the scheduler's, if nothing else is said.
 
     Attributes:
-        cancelled: when a client cancelled tasks, and how many it named.
+        cancelled, retried: when a client cancelled tasks, or had failed ones computed again, and how many it
+            named.
         restarts: when a client restarted the cluster.
     """
 
@@ -80,6 +81,7 @@ class Failures:
     killed: Sequence[KilledTask] = ()
     deaths: Sequence[Death] = ()
     cancelled: Sequence[tuple[float, int]] = ()
+    retried: Sequence[tuple[float, int]] = ()
     restarts: Sequence[float] = ()
 
 
@@ -97,6 +99,10 @@ def failures(frames: Mapping[str, pd.DataFrame]) -> Failures:
         for kind, time, _, _ in rows
         if kind == restart
     ]
+    cancelled, retried = (
+        [(time, int(detail.get("count", 0))) for kind, time, _, detail in rows if kind == request]
+        for request in ("cancel", "retry")
+    )
     return Failures(
         attempts=list(_attempts(frames["tasks"], frames["errors"])),
         killed=[
@@ -105,7 +111,8 @@ def failures(frames: Mapping[str, pd.DataFrame]) -> Failures:
             if kind == "killed-worker"
         ],
         deaths=[death for death in deaths if not _is_near(death.time, restarts)],
-        cancelled=[(time, int(detail.get("count", 0))) for kind, time, _, detail in rows if kind == "cancel"],
+        cancelled=cancelled,
+        retried=retried,
         restarts=restarts,
     )
 

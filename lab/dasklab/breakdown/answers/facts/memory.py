@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from dasklab.breakdown.model.arrays import Floats, floats
+from dasklab.breakdown.model.arrays import Floats, expand, floats
 from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
+from dasklab.model.forms.json_output import Number
 
 THRESHOLDS = ("terminate", "pause", "spill")
 """Shares of the limit that a process's memory is compared with by Dask, the highest first."""
@@ -112,3 +114,63 @@ def _kind_at(repeat: Repeat, worker: str, time: float) -> str:
     runs = (tasks.worker == repeat.node(worker)) & (tasks.start <= time) & (tasks.stop >= time)
     names = [repeat.prefixes[key] for key in tasks.key[runs].tolist()]
     return max(names, key=names.count, default="")
+
+
+@dataclass(frozen=True)
+class KindPeak:
+    """The most memory that a worker's process had while it ran a kind of task. Sizes are in bytes.
+
+    Attributes:
+        managed: results in it, as Dask estimates them.
+        limit: NaN where there is none.
+        at_s: when that was, since the start of the repeat.
+        heartbeats: number of heartbeats while a task of the kind ran, of all workers.
+    """
+
+    kind: str
+    worker: str
+    process: Number
+    managed: Number
+    limit: Number
+    at_s: float
+    heartbeats: int
+
+
+def kind_peaks(repeat: Repeat, workers: Sequence[WorkerMemory]) -> list[KindPeak]:
+    """Return the peak of each kind of task that ran at a heartbeat, the largest first."""
+    peaks_by_kind: defaultdict[str, list[KindPeak]] = defaultdict(list)
+    for worker in workers:
+        if worker.worker in repeat.threads:
+            for peak in _kind_peaks(repeat, worker):
+                peaks_by_kind[peak.kind].append(peak)
+    largest = [
+        replace(
+            max(own, key=lambda peak: peak.process),
+            heartbeats=sum(peak.heartbeats for peak in own),
+        )
+        for own in peaks_by_kind.values()
+    ]
+    return sorted(largest, key=lambda peak: -peak.process)
+
+
+def _kind_peaks(repeat: Repeat, memory: WorkerMemory) -> Iterator[KindPeak]:
+    """Yield the peak of each kind of task on one worker."""
+    tasks = repeat.tasks
+    mine = np.flatnonzero(tasks.worker == repeat.node(memory.worker))
+    first = np.searchsorted(memory.time, np.maximum(tasks.start[mine], repeat.start))
+    last = np.searchsorted(memory.time, np.minimum(tasks.stop[mine], repeat.stop), side="right")
+    position, heartbeat = expand(first, last)
+    task = mine[position]
+    for kind in np.unique(repeat.prefix[task]):
+        rows = np.flatnonzero(repeat.prefix[task] == kind)
+        during = np.unique(heartbeat[rows])
+        peak = during[memory.process[during].argmax()]
+        yield KindPeak(
+            kind=repeat.prefixes[tasks.key[task[rows[0]]]],
+            worker=memory.worker,
+            process=float(memory.process[peak]),
+            managed=float(memory.managed[peak]),
+            limit=float(memory.limit[peak]),
+            at_s=float(memory.time[peak]) - repeat.start,
+            heartbeats=len(during),
+        )

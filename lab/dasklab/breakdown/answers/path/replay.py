@@ -166,7 +166,7 @@ def _waited_for(repeat: Repeat) -> Codes:
     return np.append(np.append(order, NONE)[position], NONE)[graph]
 
 
-def _on_client_link(repeat: Repeat) -> IntervalSets:
+def on_client_link(repeat: Repeat) -> IntervalSets:
     """Return when data crossed the client's link: gathers, scatters and graphs. Busy ends are left out."""
     moved = [(*repeat.calls.of_kind(kind), *ends) for kind, ends in DIRECTIONS.items()]
     graphs = np.array([(graph.sent, graph.received) for graph in repeat.graphs], float).reshape(-1, 2).T
@@ -208,7 +208,7 @@ def _without_wire(repeat: Repeat, delays: _Delays) -> _Delays:
     # a task that came after no other could start with the repeat
     start = np.fmax(repeat.start, delays.released)
     _, graph_arrived = _graph_arrivals(repeat)
-    on_link, nobody = _on_client_link(repeat), np.zeros(len(tasks), np.int64)
+    on_link, nobody = on_client_link(repeat), np.zeros(len(tasks), np.int64)
     link = np.where(graph_arrived > start, on_link.within(nobody, start, decided), 0.0)
     stop = np.array([repeat.stop])
     last = on_link.within(np.zeros(1, np.int64), stop - delays.last, stop)

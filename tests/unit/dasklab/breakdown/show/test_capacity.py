@@ -10,7 +10,7 @@ from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.answers.summary import summarise
 from dasklab.breakdown.model.causes import NO_WORKER, PAUSED, PLAN
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.breakdown.show.capacity import capacity_sentences
+from dasklab.breakdown.show.capacity import capacity_clause
 from dasklab.breakdown.show.explain import explain
 from dasklab.results.run import open_trial
 
@@ -33,32 +33,32 @@ ONE, TWO, THREE = (f"worker-{number}" for number in (1, 2, 3))
 
 
 @pytest.mark.parametrize(
-    ("stays", "sentence"),
+    ("stays", "clause"),
     [
         ([stay(ONE), stay(TWO)], ""),
-        ([stay(ONE, 4.6)], "There was no worker until 4.6 s after the start, then 1 worker."),
+        ([stay(ONE, 4.6)], "no worker until 4.6 s, then 1 worker"),
         (
             [stay(ONE), stay(TWO, 6.0), stay(THREE, 6.0)],
-            "There was 1 of 3 workers until 6.0 s after the start, then all 3 workers.",
+            "1 of 3 workers until 6.0 s, then all 3 workers",
         ),
         (
             [stay(ONE), stay(TWO, None, 3.0)],
-            "There were all 2 workers until 3.0 s after the start, then 1 of 2 workers.",
+            "both workers until 3.0 s, then 1 of 2 workers",
         ),
         (
             [stay(ONE, None, 2.0), stay(ONE, 5.0)],
-            "There was 1 worker until 2.0 s after the start, then no worker until 5.0 s, then 1 worker.",
+            "1 worker until 2.0 s, then no worker until 5.0 s, then 1 worker",
         ),
         ([stay(ONE, None, 2.0), stay(ONE, 2.05)], ""),
         (
             [stay(ONE), *(stay(TWO, time, time + 1.0) for time in (1.0, 3.0, 5.0))],
-            "Between 1 and 2 workers were there, 1.3 on average.",
+            "between 1 and 2 workers, 1.3 on average",
         ),
     ],
     ids=["always", "late", "more", "fewer", "again", "too short", "often"],
 )
-def test_a_number_of_workers_that_changes_is_said(stays: list[dict[str, Any]], sentence: str) -> None:
-    assert list(capacity_sentences(repeat_with(*stays))) == ([sentence] if sentence else [])
+def test_a_number_of_workers_that_changes_is_said(stays: list[dict[str, Any]], clause: str) -> None:
+    assert capacity_clause(repeat_with(*stays)) == clause
 
 
 def test_waiting_for_the_first_worker_is_not_preparing_graphs() -> None:

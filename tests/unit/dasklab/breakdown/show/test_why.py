@@ -132,7 +132,8 @@ def adds_up(clauses: list[Grounds], repeat: Repeat) -> None:
         assert grounds.items and sum(item.seconds for item in grounds.items) == pytest.approx(grounds.seconds)
         for item in grounds.items:
             assert -1e-6 <= item.start_s <= item.stop_s <= repeat.makespan + 1e-6
-            assert item.seconds <= item.stop_s - item.start_s + 1e-6 or item.kind == "thread"
+            at_once = item.kind == "thread" or not grounds.total_s  # several threads, or messages
+            assert at_once or item.seconds <= item.stop_s - item.start_s + 1e-6
 
 
 @settings(deadline=None, max_examples=40)
@@ -141,7 +142,7 @@ def test_evidence_adds_up_to_the_run(seed: int, sense: bool) -> None:
     repeat = random_repeat(seed, sense)
     clauses = why.why(repeat, " ")  # in all titles
     adds_up(clauses, repeat)
-    path = sum(grounds.seconds for grounds in clauses if not grounds.of_threads)
+    path = sum(grounds.seconds for grounds in clauses if grounds.total_s and not grounds.of_threads)
     assert path == pytest.approx(repeat.makespan, abs=1e-3)
 
 
@@ -177,3 +178,12 @@ def test_evidence_is_of_one_record() -> None:
     folder = str(RECORDS / "queue")
     result = CliRunner().invoke(main, ["explain", folder, folder, "--why"])
     assert result.exit_code == 2 and "--why is for one trial" in result.output
+
+
+def test_network_rests_on_messages_and_transfers() -> None:
+    (network,) = why.why(by_hand(), "the network")
+    assert {(item.kind, item.name, item.place) for item in network.items} >= {
+        ("transfer", "1 transfer between workers", "worker-2 < worker-1"),
+        ("message", "1 message to workers", "worker-2 < scheduler"),
+        ("message", "2 messages of the ends of tasks", "scheduler < worker-1"),
+    } - {("message", "2 messages of the ends of tasks", "scheduler < worker-1")}

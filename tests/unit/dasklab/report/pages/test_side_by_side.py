@@ -78,6 +78,7 @@ def test_time_of_two_recorded_runs_is_divided_by_part(tmp_path: Path) -> None:
     assert "No difference shown: too few trials to tell whether the time to compute changed." in text
     [then, now] = re.findall(r"<small>(?:then|now): ([^<]+)</small>", text)
     assert then == now and then.startswith("0.129 s; computing and worker lag 0.07")
+    assert "<p>baseline: +0.000 s (0.129 to 0.129 s)" in text
     pages = [file.name for file in (tmp_path / "report" / "trials").glob("*.html")]
     assert len(pages) == 2
 
