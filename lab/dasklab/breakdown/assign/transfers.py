@@ -15,8 +15,12 @@ import numpy as np
 
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask, expand, least_before, pairs
 from dasklab.breakdown.model.causes import LAG, PEER, RECEIVED, SERIALISE, WIRE, Cause
+from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Intervals, Windows
-from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
+
+DIRECTIONS = {"gather": (SCHEDULER_CODE, CLIENT_CODE), "scatter": (CLIENT_CODE, SCHEDULER_CODE)}
+"""Sender and receiver of calls in which data crosses the client's link. Graphs go as scattered data does."""
 
 
 @dataclass(frozen=True)
@@ -173,3 +177,18 @@ def _fetches_between(repeat: Repeat, worker: Codes, start: Floats, stop: Floats)
         questions.append(own[row[under_way]])
         matches.append(fetch[position[under_way]])
     return np.concatenate(questions), np.concatenate(matches)
+
+
+def on_client_link(repeat: Repeat) -> IntervalSets:
+    """Return when data crossed the client's link: gathers, scatters and graphs. Busy ends are left out."""
+    moved = [(*repeat.calls.of_kind(kind), *ends) for kind, ends in DIRECTIONS.items()]
+    graphs = np.array([(graph.sent, graph.received) for graph in repeat.graphs], float).reshape(-1, 2).T
+    moved.append((graphs[0], graphs[1], *DIRECTIONS["scatter"]))
+    parts = [
+        split(repeat, np.full(len(start), sender), np.full(len(start), receiver), start, stop)
+        for start, stop, sender, receiver in moved
+    ]
+    wire_start, wire_stop = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("wire_start", "wire_stop")
+    )
+    return IntervalSets(np.zeros(len(wire_start), np.int64), wire_start, wire_stop)

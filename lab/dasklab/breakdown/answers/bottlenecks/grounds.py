@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import attributions
-from dasklab.breakdown.answers.path.replay import on_client_link
 from dasklab.breakdown.assign.client_time import ClientTime
 from dasklab.breakdown.assign.timeline import explain_after, explain_before
-from dasklab.breakdown.assign.transfers import fetch_stages
+from dasklab.breakdown.assign.transfers import fetch_stages, on_client_link
 from dasklab.breakdown.model.arrays import NONE, Floats, Mask
 from dasklab.breakdown.model.causes import (
     ACTOR,

@@ -19,16 +19,14 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from dasklab.breakdown.assign.timeline import explain_after, explain_before
-from dasklab.breakdown.assign.transfers import explain_fetches, split
+from dasklab.breakdown.assign.transfers import explain_fetches, on_client_link
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats
 from dasklab.breakdown.model.causes import MESSAGE, WIRE, Cause
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Windows
-from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
+from dasklab.breakdown.model.repeat import Repeat
 
 CLOCK_S = 0.001  # the client's clock may be off by this
-DIRECTIONS = {"gather": (SCHEDULER_CODE, CLIENT_CODE), "scatter": (CLIENT_CODE, SCHEDULER_CODE)}
-"""Sender and receiver of calls in which data crosses the client's link. Graphs go as scattered data does."""
 ARRIVE, STOP, READY = range(3)  # kinds of events, in the order in which simultaneous ones are handled
 
 
@@ -164,21 +162,6 @@ def _waited_for(repeat: Repeat) -> Codes:
     order = repeat.tasks.handled_order
     position = np.searchsorted(repeat.tasks.handled[order], learnt + CLOCK_S, side="right") - 1
     return np.append(np.append(order, NONE)[position], NONE)[graph]
-
-
-def on_client_link(repeat: Repeat) -> IntervalSets:
-    """Return when data crossed the client's link: gathers, scatters and graphs. Busy ends are left out."""
-    moved = [(*repeat.calls.of_kind(kind), *ends) for kind, ends in DIRECTIONS.items()]
-    graphs = np.array([(graph.sent, graph.received) for graph in repeat.graphs], float).reshape(-1, 2).T
-    moved.append((graphs[0], graphs[1], *DIRECTIONS["scatter"]))
-    parts = [
-        split(repeat, np.full(len(start), sender), np.full(len(start), receiver), start, stop)
-        for start, stop, sender, receiver in moved
-    ]
-    wire_start, wire_stop = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("wire_start", "wire_stop")
-    )
-    return IntervalSets(np.zeros(len(wire_start), np.int64), wire_start, wire_stop)
 
 
 def _without_wire(repeat: Repeat, delays: _Delays) -> _Delays:
