@@ -87,13 +87,12 @@ def pack(run: Path, output: Path | None, hash_keys: bool, no_code: bool) -> None
     --hash-keys and --no-code leave out what it says of your code, as recording with these options does.
     """
     from dasklab.records.anonymize import anonymize
-    from dasklab.records.read import is_record
     from dasklab.results import pack as packing
     from dasklab.results.run import open_run
 
     opened = open_run(run)
     is_experiment = opened.is_experiment
-    if not is_experiment and not is_record(opened.single):
+    if not is_experiment and not opened.single.is_record:
         raise LabError(f"{run}: this is neither a run nor a record", "to list runs: dasklab results")
     name = (f"{run.parent.name}-{run.name}" if is_experiment else run.name) + packing.SUFFIX
     folder = Path.cwd() if output is None else output

@@ -39,7 +39,7 @@ def tables_of(trial: Trial, captured: bool = False) -> Frames:
     Raises:
         LabError: nothing was recorded there.
     """
-    if is_record(trial):
+    if trial.is_record:
         return load_record(trial)[1]
     kind = CaptureRecords if captured else Records
     source = source_of(trial, captured)
@@ -53,7 +53,7 @@ def tables_of(trial: Trial, captured: bool = False) -> Frames:
     if not source.exists():
         raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FOLDER}/{Record.FILE}")
     record = Trial(source.parent)
-    frames = load_record(record)[1] if is_record(record) else earlier_trials.frames(trial, captured)
+    frames = load_record(record)[1] if record.is_record else earlier_trials.frames(trial, captured)
     with atomic.filled(folders[-1]) as draft:
         _write(frames, draft)
     return _read(folders[-1])
@@ -61,11 +61,11 @@ def tables_of(trial: Trial, captured: bool = False) -> Frames:
 
 def source_of(trial: Trial, captured: bool = False) -> Path:
     """Return the file with what was recorded of a trial or cluster; it may not exist."""
-    if is_record(trial):
+    if trial.is_record:
         return trial.folder / RECORD
     kind = CaptureRecords if captured else Records
     record = Trial(trial.folder / kind.FOLDER)
-    return record.folder / RECORD if is_record(record) else trial.file_of(kind)
+    return record.folder / RECORD if record.is_record else trial.file_of(kind)
 
 
 def _folders(trial: Trial, kind: type[Records], source: Path) -> tuple[Path, ...]:
@@ -82,11 +82,6 @@ def _folders(trial: Trial, kind: type[Records], source: Path) -> tuple[Path, ...
     content = b"".join(file.read_bytes() for file in (source, samples) if file.exists())
     in_cache = cached.elsewhere(trial.folder, content) / beside.name
     return (in_cache,) if is_linked else (beside, in_cache)
-
-
-def is_record(trial: Trial) -> bool:
-    """Whether this is the record of a cluster, and not a trial of the lab."""
-    return (trial.folder / Record.FILE).exists()
 
 
 def load_record(record: Trial) -> tuple[Record, Frames]:

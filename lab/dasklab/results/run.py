@@ -31,6 +31,7 @@ from dasklab.model.files import (
     Simulation,
     Timings,
 )
+from dasklab.model.files.records import RECORD_DOCUMENT
 from dasklab.model.forms.document import Document
 from dasklab.model.forms.strict import validate
 from dasklab.model.settings.simulated import SimulatedSetup
@@ -65,6 +66,11 @@ class Trial:
     def name(self) -> str:
         """Unique in its run: block, place in the block, cell."""
         return self.folder.name
+
+    @cached_property
+    def is_record(self) -> bool:
+        """Whether this is the record of a cluster, and not a trial of the lab."""
+        return (self.folder / RECORD_DOCUMENT).exists()
 
     @cached_property
     def requested(self) -> RequestedTrial:

@@ -145,7 +145,7 @@ def explain(trial: Trial, captured: bool = False) -> Explained:
     Raises:
         LabError: nothing was recorded, or a file of the trial is damaged.
     """
-    if records.is_record(trial):
+    if trial.is_record:
         return _explain_record(trial)
     trial.require_whole()
     frames = records.tables_of(trial, captured)
