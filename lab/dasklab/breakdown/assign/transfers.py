@@ -129,12 +129,9 @@ def fetch_stages(repeat: Repeat) -> tuple[Intervals, Codes]:
 
 def _fetches_of(repeat: Repeat, task: Codes) -> tuple[Codes, Codes]:
     """Return pairs of a position in ``task`` and a fetch that brought some of its data, each once."""
-    question, need = pairs(repeat.needs.task, task)
-    request = repeat.tasks.worker[repeat.needs.task[need]] * len(repeat.keys) + repeat.needs.key[need]
-    owner = repeat.fetches.receiver[repeat.delivered.fetch] * len(repeat.keys) + repeat.delivered.key
-    index, delivered = pairs(owner, request)
-    unique = np.unique(question[index] * len(repeat.fetches) + repeat.delivered.fetch[delivered])
-    return unique // max(1, len(repeat.fetches)), unique % max(1, len(repeat.fetches))
+    owner, fetch = repeat.task_fetches
+    question, index = pairs(owner, task)
+    return question, fetch[index]
 
 
 def _explain_rest(repeat: Repeat, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:

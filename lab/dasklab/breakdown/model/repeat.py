@@ -10,7 +10,16 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask, last_before, running_max
+from dasklab.breakdown.model.arrays import (
+    NONE,
+    Codes,
+    Floats,
+    Mask,
+    distinct,
+    last_before,
+    pairs,
+    running_max,
+)
 from dasklab.breakdown.model.evidence import Evidence
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Places
@@ -431,6 +440,17 @@ class Repeat:
         request = tasks.worker[self.needs.task] * len(self.keys) + self.needs.key
         position = last_before(owner, fetches.start[fetch], request, tasks.start[self.needs.task])
         return np.where(position >= 0, best[position], NONE) if len(best) else np.full(len(request), NONE)
+
+    @cached_property
+    def task_fetches(self) -> tuple[Codes, Codes]:
+        """Pairs of a task and a fetch of its worker that brought some of its data, each once; by task."""
+        needs, delivered, fetches = self.needs, self.delivered, self.fetches
+        request = self.tasks.worker[needs.task] * len(self.keys) + needs.key
+        owner = fetches.receiver[delivered.fetch] * len(self.keys) + delivered.key
+        need, index = pairs(owner, request)
+        count = max(1, len(fetches))
+        task, fetch = np.divmod(distinct(needs.task[need] * count + delivered.fetch[index]), count)
+        return task, fetch
 
     @cached_property
     def need_source(self) -> Codes:

@@ -12,13 +12,8 @@ from dasklab.breakdown.model.arrays import NONE, Codes, Floats, floats, last_bef
 from dasklab.breakdown.model.evidence import CpuUse, Evidence
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.prepare.capacity import stays
+from dasklab.records.recorder.scheduler import NOT_LOST
 
-NOT_LOST = (
-    "client-releases-keys",
-    "cancel-key",
-    "task-finished",
-    "update-graph",
-)  # reasons to release a result
 CLOCK_S = 1e-4  # a task waits only after it started
 
 

@@ -24,6 +24,9 @@ MAX_CHAIN_OF_DEPENDENTS = 20  # the longest way from a task to one that a client
 NO_STAGES = (NAN, NAN, NAN, NAN, "", "")  # queued, decided, due, sent; trigger and stimulus
 OF_CLIENTS = ("cancel", "retry")  # what Dask logs under the name of the client that did it
 KEY_SETS = ("processing-tasks", "lost-computed-tasks", "lost-scattered-tasks")  # sizes are recorded
+NOT_LOST = ("client-releases-keys", "cancel-key", "task-finished", "update-graph")
+"""Reasons to release a result that nobody needs any more; they are not recorded."""
+
 NO_SPAN = ("default",)  # Dask's span of tasks that the user gave none
 
 
@@ -100,7 +103,9 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         elif row and finish in ("released", "forgotten", "memory", "erred"):
             self.add_task(key, str(key), now, finish, {})
         if start == "memory" and finish == "released":
-            self.add_event("lost", str(key), stimulus_id.rpartition("-")[0])
+            reason = stimulus_id.rpartition("-")[0]
+            if reason not in NOT_LOST:
+                self.add_event("lost", str(key), reason)
 
     def add_task(self, key: Any, text: str, now: float, status: str, more: Mapping[str, Any]) -> None:
         row = self.open.pop(key, None) or [BEFORE, NAN, *NO_STAGES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dasklab.breakdown.answers.advice import pages
-from dasklab.breakdown.answers.advice.imbalance import describe, long_tasks
+from dasklab.breakdown.answers.advice.imbalance import LONG_S, describe, long_tasks
 from dasklab.breakdown.answers.advice.kinds import (
     OVERLAP,
     REDUCTION,
@@ -18,7 +18,7 @@ from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Sym
 from dasklab.breakdown.answers.advice.tasks import LEAST_SMALL, SMALL_TASK_S, small_tasks
 from dasklab.breakdown.model.causes import USER_CODE
 
-MOST_OF_THEM = 0.5  # of the tasks
+MOST_OF_THEM, SOME_OF_THEM = 0.5, 0.1  # of the tasks
 SMALL = f"{LEAST_SMALL} tasks of less than {1e3 * SMALL_TASK_S:.0f} ms"
 OPENS_FILES = re.compile(r"\bopen_mfdataset\(")
 
@@ -43,7 +43,7 @@ def _task_shuffle(case: Measurements) -> Symptom | None:
 
 
 def _overlap(case: Measurements) -> Symptom | None:
-    return small_tasks(case) if share_of(case, OVERLAP) > MOST_OF_THEM else None
+    return small_tasks(case) if share_of(case, OVERLAP) > SOME_OF_THEM else None
 
 
 def _files_one_by_one(case: Measurements) -> Symptom | None:
@@ -60,12 +60,12 @@ def _files_one_by_one(case: Measurements) -> Symptom | None:
 
 RULES = (
     AdviceRule(
-        "reduction into one partition", "0.5 s with half of the threads idle",
+        "reduction into one partition", f"{LONG_S} s with a third of the threads idle",
         "If its result is large (many groups), spread it: split_out= of the reduction.",
         pages.GROUPBY, _reduction,
     ),
     AdviceRule(
-        "rechunking by tasks", "0.5 s with half of the threads idle",
+        "rechunking by tasks", f"{LONG_S} s with a third of the threads idle",
         "Use method='p2p', or chunks that are nearer to the old ones.", pages.RECHUNK, _rechunk,
     ),
     AdviceRule(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasklab.breakdown.answers.advice import pages
-from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom, process
+from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import SLOW_BYTES_PER_S
 from dasklab.breakdown.model.arrays import NONE
 from dasklab.breakdown.model.causes import CAUSES, GATHER, PLACEMENT, SCATTER, SERIALISE, Group
@@ -70,7 +70,11 @@ def _gather(case: Measurements) -> Symptom | None:
     moved = gathered(case.repeat)
     if moved.is_unpickling or moved.mbit < SLOW_MBIT:
         return None
-    size = f"{moved.nbytes / 1e6:,.0f} MB of results" if moved.nbytes >= LEAST_BYTES else "results"
+    if moved.nbytes < LEAST_BYTES and moved.results < MANY_OBJECTS:  # something else took so long
+        return None
+    size = counted(moved.results, "result")
+    if moved.nbytes >= LEAST_BYTES:
+        size = f"{moved.nbytes / 1e6:,.0f} MB of results"
     seconds = case.path_s(GATHER)
     return Symptom(
         seconds, f"Moving {size} through the scheduler to the client took {seconds:.1f} s {case.length}"
@@ -103,10 +107,17 @@ def _unpickling(case: Measurements) -> Symptom | None:
 
 
 def _scatter(case: Measurements) -> Symptom | None:
+    """State the rate where a slow link explains it."""
     if case.facts.scattered >= MANY_OBJECTS:
         return None
-    seconds = case.path_s(SCATTER)
-    return Symptom(seconds, f"Scattering data took {seconds:.1f} s {case.length}")
+    seconds, nbytes = case.path_s(SCATTER), case.facts.scattered_bytes
+    start, stop = case.repeat.calls.of_kind("scatter")
+    calls = IntervalSets(np.zeros(len(start), np.int64), start, stop)
+    mbit = 8e-6 * nbytes / max(1e-9, float((calls.stop - calls.start).sum()))
+    is_large = nbytes >= LEAST_BYTES
+    rate = f", at {mbit:.0f} Mbit/s" if is_large and mbit < SLOW_MBIT else ""
+    size = f"{nbytes / 1e6:,.0f} MB" if is_large else "data"
+    return Symptom(seconds, f"Scattering {size} took {seconds:.1f} s {case.length}{rate}")
 
 
 def _scatter_many(case: Measurements) -> Symptom | None:
@@ -119,7 +130,7 @@ def _scatter_many(case: Measurements) -> Symptom | None:
 
 def _placement(case: Measurements) -> Symptom | None:
     """Look at data whose holder had a free thread. What takes long is moving it, not converting it."""
-    seconds, place = case.bottleneck(PLACEMENT)
+    seconds, _ = case.bottleneck(PLACEMENT)
     waits_s = case.path_s(*(cause for cause in CAUSES if cause.group is Group.DATA))
     if not seconds or not waits_s:
         return None
@@ -127,8 +138,8 @@ def _placement(case: Measurements) -> Symptom | None:
     seconds *= moving * _share_with_free_holder(case.repeat)
     return Symptom(
         seconds,
-        f"Tasks on {process(place)} waited {seconds:.1f} s {case.length} for data that another worker had,"
-        " where threads were free",
+        f"Tasks on {case.where(PLACEMENT)} waited {seconds:.1f} s {case.length} for data that another worker"
+        " had, where threads were free",
     )
 
 

@@ -41,14 +41,14 @@ def _attempts(case: Measurements) -> Symptom | None:
 
 def _killed_for_memory(case: Measurements) -> Symptom | None:
     deaths = [death for death in _deaths(case) if death.limit_bytes]
-    return _lost_with(case, deaths, "ended by its nanny because of its memory") if deaths else None
+    return _lost_with(case, deaths, ", ended by a nanny because of memory") if deaths else None
 
 
 def _died(case: Measurements) -> Symptom | None:
     deaths = _deaths(case)
     if not deaths or any(death.limit_bytes for death in deaths):
         return None
-    return _lost_with(case, deaths, "lost without having been asked to leave")
+    return _lost_with(case, deaths, " without having been asked to leave")
 
 
 def _deaths(case: Measurements) -> list[Death]:
@@ -69,11 +69,10 @@ def _lost_with(case: Measurements, deaths: Sequence[Death], how: str) -> Symptom
     for node, begin, end in zip(away.member.tolist(), away.start.tolist(), away.stop.tolist(), strict=True):
         missing_s += repeat.threads[repeat.places.nodes[node]] * (end - begin)
     again_s = max(case.thread_s(AGAIN), case.path_s(AGAIN))
-    verb = "was" if len(dead) == 1 else "were each"
     return Symptom(
         min(repeat.makespan, again_s + missing_s / max(1, case.threads)),
-        f"{enumerated(sorted(dead)[:3])} {verb} {how} ({counted(len(deaths), 'time')}): results were"
-        f" computed again for {again_s:.1f} s {case.length}, and its threads were missing for"
+        f"{enumerated(sorted(dead)[:3])} died {counted(len(deaths), 'time')}{how}: results were computed"
+        f" again for {again_s:.1f} s {case.length}, and threads were missing for"
         f" {missing_s:.1f} thread-seconds",
     )
 

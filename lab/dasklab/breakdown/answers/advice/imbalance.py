@@ -9,6 +9,7 @@ import numpy as np
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.kinds import is_of_collection, kind_of
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
+from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds
 from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.causes import NOTHING, QUEUE
 from dasklab.breakdown.model.interval_sets import IntervalSets
@@ -16,17 +17,19 @@ from dasklab.breakdown.model.repeat import FIRST_WORKER, Repeat
 from dasklab.breakdown.model.step_function import StepFunction
 from dasklab.records.recorder.layout import KEY_SEPARATOR
 
-LONG_S, LONG_SHARE = 0.5, 0.1  # of the repeat, with half of the threads idle
+LONG_S, LONG_SHARE = 0.5, 0.1  # of the repeat, with some threads idle
+IDLE_SHARE = 1 / 3  # of the threads
+FEW = 0.25  # of the tasks
 SKEW = 2.0  # x the mean of the other workers
 
 
 @dataclass(frozen=True)
 class LongTasks:
-    """Tasks that ran for long while at least half of the threads had no task.
+    """Tasks that ran for long while a third of the threads or more had no task.
 
     Attributes:
         rows: of the tasks, the longest first.
-        alone_s: for how long at least one of them ran and half of the threads had no task.
+        alone_s: for how long at least one of them ran while they had none.
         gain_s: what would be saved if their work of that time were spread over all threads.
     """
 
@@ -41,13 +44,15 @@ def long_tasks(case: Measurements) -> LongTasks | None:
     if not len(repeat.tasks) or threads < 2 or not case.has_all_workers:
         return None
     tasks, running = repeat.tasks, case.running
-    is_quiet = (running.value > 0) & (running.value <= threads / 2)
+    is_quiet = (running.value > 0) & (running.value <= threads * (1 - IDLE_SHARE))
     starts, stops = running.time, np.append(running.time[1:], running.time[-1])
     quiet = IntervalSets(np.zeros(int(is_quiet.sum()), np.int64), starts[is_quiet], stops[is_quiet])
     alone_s = quiet.within(np.zeros(len(tasks), np.int64), tasks.start, tasks.stop)
     rows = np.flatnonzero(alone_s >= max(LONG_S, LONG_SHARE * repeat.makespan))
-    rows = rows[_own_work_s(repeat, rows) > case.task_s[rows] / 2]
+    rows = rows[(_own_work_s(repeat, rows) > case.task_s[rows] / 2) & ~case.has_failed[rows]]
     if not len(rows) or len(rows) > max(2, threads // 2):
+        return None
+    if len(rows) > 1 and len(rows) > FEW * len(tasks):
         return None
     long = StepFunction.from_increments(
         np.concatenate([tasks.start[rows], tasks.stop[rows]]), np.repeat([1, -1], len(rows))
@@ -71,7 +76,7 @@ def describe(case: Measurements, long: LongTasks) -> Symptom:
     """Name the long tasks, and say for how long the other threads had nothing to do."""
     rows = long.rows
     kind, seconds = kind_of(case, int(rows[0])), case.task_s[rows]
-    idle = f"for {long.alone_s:.1f} s {case.length} at least half of the threads had nothing to do"
+    idle = f"for {long.alone_s:.1f} s {case.length} a third of the threads or more had nothing to do"
     if len(rows) == 1:
         worker = case.repeat.places.nodes[case.repeat.tasks.worker[rows[0]]]
         return Symptom(long.gain_s, f"One task, {kind}, took {seconds[0]:.1f} s on {worker}, and {idle}")
@@ -112,7 +117,7 @@ def _restricted(case: Measurements) -> Symptom | None:
 def _crowded_worker(case: Measurements) -> tuple[str, float] | None:
     """Return a worker on which tasks queued while threads of others had none, and their idle seconds."""
     repeat = case.repeat
-    if len(repeat.threads) < 2 or not len(repeat.tasks) or not case.has_all_workers:
+    if len(repeat.threads) < 2 or not len(repeat.tasks) or not case.has_all_workers or _was_full(case):
         return None
     work_s = _work_s(case)
     node = int(work_s.argmax())
@@ -122,9 +127,17 @@ def _crowded_worker(case: Measurements) -> tuple[str, float] | None:
     return (name, idle_s) if work_s[node] >= SKEW * others_s and idle_s else None
 
 
+def _was_full(case: Measurements) -> bool:
+    """Return whether a worker may have been paused because its memory was nearly full."""
+    pause = case.facts.memory_thresholds.get("pause", 1.0)
+    is_full = any(bool((worker.process > pause * worker.limit).any()) for worker in case.facts.memory)
+    return is_full or len(case.repeat.evidence.paused.start) > 0
+
+
 def _work_s(case: Measurements) -> Floats:
+    """Return how long each worker's tasks take, where a slow worker counts as one that is not."""
     tasks = case.repeat.tasks
-    work_s = np.bincount(tasks.worker, case.task_s, case.repeat.workers.stop)
+    work_s = np.bincount(tasks.worker, typical_seconds(case.repeat), case.repeat.workers.stop)
     return np.asarray(work_s[FIRST_WORKER:], np.float64)
 
 
@@ -147,11 +160,11 @@ def _skew(case: Measurements, worker: str, idle_s: float) -> str:
 
 RULES = (
     AdviceRule(
-        "one long task", f"{LONG_S} s with half of the threads idle", "Split it into several.",
+        "one long task", f"{LONG_S} s with a third of the threads idle", "Split it into several.",
         pages.NONE, _one_long_task,
     ),
     AdviceRule(
-        "few long tasks", f"{LONG_S} s with half of the threads idle",
+        "few long tasks", f"{LONG_S} s with a third of the threads idle",
         "Split them, or start them before the others (priority=).", pages.PRIORITIES, _few_long_tasks,
     ),
     AdviceRule(

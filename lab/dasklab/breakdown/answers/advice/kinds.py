@@ -12,8 +12,9 @@ from dasklab.breakdown.model.arrays import Floats, Mask
 REDUCTION = re.compile(r"-tree$|^(series|dataframe)-groupby-.*-agg|-groupby-agg")
 """The last steps of a data frame's reduction, such as a groupby with its groups in one partition."""
 
-TASK_SHUFFLE = re.compile(r"^(split|group|simple|stage)-?.*shuffle|shuffle-(split|group|getitem)")
-TASK_RECHUNK = re.compile(r"^rechunk-(merge|split)")
+TASK_SHUFFLE = re.compile(r"taskshuffle")
+TASK_RECHUNK = re.compile(r"^rechunk-(merge|split)(?!.*(transfer|p2p))")
+P2P = re.compile(r"(shuffle|rechunk)-(transfer|p2p|barrier)|p2p")
 OVERLAP = re.compile(r"overlap")
 
 
@@ -23,8 +24,8 @@ def kind_of(case: Measurements, row: int) -> str:
 
 
 def is_of_collection(kind: str) -> bool:
-    """Return whether a long task of this kind has a remedy of its collection's own."""
-    return bool(REDUCTION.search(kind) or TASK_RECHUNK.search(kind))
+    """Return whether nobody can split a task of this kind: a collection made it."""
+    return any(pattern.search(kind) for pattern in (REDUCTION, TASK_RECHUNK, P2P))
 
 
 def rows_of(case: Measurements, pattern: re.Pattern[str]) -> Mask:

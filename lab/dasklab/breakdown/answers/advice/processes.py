@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
-from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom, process
+from dasklab.breakdown.answers.advice.rules import LEAST_SHARE, AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.facts.facts import running_while_blocked
 from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
 from dasklab.breakdown.model.repeat import SCHEDULER
@@ -13,7 +13,6 @@ from dasklab.breakdown.model.repeat import SCHEDULER
 BLOCKED_S = 0.1  # a shorter busy interval of an event loop is everyday work
 OTHERS_SHARE = 0.5  # of the CPU time that the cluster's own processes used
 LIBRARY_THREADS = 1.5  # CPUs that a task uses or waits for
-USES_CPU = 0.5  # of a CPU: what blocks an event loop and uses less waits for something
 
 
 def _cpu(case: Measurements) -> Symptom | None:
@@ -37,10 +36,10 @@ def _cpu_of_libraries(case: Measurements) -> Symptom | None:
 
 
 def _starved(case: Measurements, why: str) -> Symptom | None:
-    seconds, place = case.bottleneck(CPU)
+    seconds, _ = case.bottleneck(CPU)
     if not seconds:
         return None
-    where = process(place)
+    where = case.where(CPU)
     return Symptom(
         seconds, f"Threads of {where} could run but waited {seconds:.1f} s {case.length} for a CPU{why}"
     )
@@ -64,16 +63,17 @@ def _cpus_of_a_task(case: Measurements) -> float:
     if use is None or not seconds:
         return 0.0
     cpu_s, waited_s, _ = use.between(np.array([repeat.start]), np.array([repeat.stop]))
-    return float(np.nan_to_num(cpu_s[0]) + np.nan_to_num(waited_s[0])) / seconds
+    of_tasks_s = float(np.nan_to_num(cpu_s[0] + waited_s[0])) - repeat.busy_s(place)
+    return of_tasks_s / seconds if seconds > LEAST_SHARE * repeat.makespan else 0.0
 
 
 def _interpreter(case: Measurements) -> Symptom | None:
     seconds, place = case.bottleneck(GIL)
-    if case.repeat.threads.get(place, 0) < 2:
+    if case.repeat.threads.get(place, 0) < 2 or case.bottleneck(CPU)[0] > seconds:
         return None
     return Symptom(
         seconds,
-        f"Tasks on {process(place)} waited {seconds:.1f} s {case.length} for Python's interpreter (GIL)",
+        f"Tasks on {case.where(GIL)} waited {seconds:.1f} s {case.length} for Python's interpreter (GIL)",
     )
 
 
@@ -89,38 +89,42 @@ def _garbage_of_scheduler(case: Measurements) -> Symptom | None:
 
 def _collected(case: Measurements) -> Symptom:
     """Sum up collections; what they waited for a CPU is none of it (see ``refine``)."""
-    seconds, place = case.bottleneck(COLLECTION)
-    return Symptom(seconds, f"Python collected garbage for {seconds:.1f} s {case.length} on {process(place)}")
+    seconds, _ = case.bottleneck(COLLECTION)
+    where = case.where(COLLECTION)
+    return Symptom(seconds, f"Python collected garbage for {seconds:.1f} s {case.length} on {where}")
 
 
 def _held_by_tasks(case: Measurements) -> Symptom | None:
     blocked = _blocked(case)
-    if blocked is None or not blocked[2] or _unpickled_s(case, blocked[1]) > blocked[0] / 2:
+    if blocked is None or not blocked[2] or _converting_s(case, blocked[1]) > blocked[0] / 2:
         return None
     seconds, worker, kind = blocked
     return Symptom(
         seconds,
         f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, most of it while {kind}"
-        " ran, which kept the interpreter",
+        " ran",
     )
 
 
 def _blocked_by_unpickling(case: Measurements) -> Symptom | None:
     blocked = _blocked(case)
-    if blocked is None or _unpickled_s(case, blocked[1]) <= blocked[0] / 2:
+    if blocked is None or _converting_s(case, blocked[1]) <= blocked[0] / 2:
         return None
     seconds, worker, _ = blocked
-    unpickled_s = _unpickled_s(case, worker)
+    converting_s = _converting_s(case, worker)
     return Symptom(
-        min(seconds, unpickled_s),
-        f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, while it deserialised"
-        f" data of other workers for {unpickled_s:.1f} s",
+        min(seconds, converting_s),
+        f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, and it serialised and"
+        f" deserialised data for {converting_s:.1f} s",
     )
 
 
 def _blocked_otherwise(case: Measurements) -> Symptom | None:
+    """Name the place. What is written to disk is written in the event loop, and has a rule of its own."""
     blocked = _blocked(case)
-    if blocked is None or blocked[2] or _unpickled_s(case, blocked[1]) > blocked[0] / 2:
+    if blocked is None or blocked[2] or case.facts.spilled_bytes:
+        return None
+    if _converting_s(case, blocked[1]) > blocked[0] / 2:
         return None
     seconds, worker, _ = blocked
     return Symptom(
@@ -131,26 +135,19 @@ def _blocked_otherwise(case: Measurements) -> Symptom | None:
 
 
 def _blocked(case: Measurements) -> tuple[float, str, str] | None:
-    """Return for how long an event loop was blocked, which one, and the kind of task that held it up."""
-    seconds, place = case.bottleneck(WORKER_LAG)
+    """Return for how long an event loop was blocked, which one, and the kind of task that ran meanwhile."""
+    _, place = case.bottleneck(WORKER_LAG)
     if place not in case.repeat.threads:
         return None
     blocked_s, kind = running_while_blocked(case.repeat, place, BLOCKED_S)
-    return min(seconds, blocked_s), place, kind if _uses_cpu(case, place, kind) else ""
+    return min(case.summary.bottlenecks[WORKER_LAG, place], blocked_s), place, kind
 
 
-def _uses_cpu(case: Measurements, worker: str, kind: str) -> bool:
-    """Return whether a kind of task uses a CPU most of its time; True if it is unknown."""
-    repeat, share = case.repeat, case.repeat.evidence.idle_share
-    of_kind = np.array([prefix == kind for prefix in repeat.prefixes], bool)[repeat.tasks.key]
-    own = of_kind & (repeat.tasks.worker == repeat.node(worker))
-    shares = share[own][~np.isnan(share[own])] if len(share) else share
-    return not len(shares) or float(shares.mean()) < USES_CPU
-
-
-def _unpickled_s(case: Measurements, worker: str) -> float:
-    fetches = case.repeat.fetches
-    return float(fetches.deserialise_s[fetches.receiver == case.repeat.node(worker)].sum())
+def _converting_s(case: Measurements, worker: str) -> float:
+    """Return for how long a worker serialised and deserialised data of others."""
+    fetches, node = case.repeat.fetches, case.repeat.node(worker)
+    received_s = fetches.deserialise_s[fetches.receiver == node].sum()
+    return float(received_s + fetches.serialise_s[fetches.sender == node].sum())
 
 
 RULES = (
@@ -180,8 +177,8 @@ RULES = (
         pages.LARGE_GRAPHS, _garbage_of_scheduler,
     ),
     AdviceRule(
-        "tasks that keep the interpreter", f"{BLOCKED_S} s at a time",
-        "Use more processes with fewer threads, and libraries that release it.",
+        "tasks that block the event loop", f"{BLOCKED_S} s at a time",
+        "If they keep the interpreter: libraries that release it, or more processes with fewer threads.",
         pages.THREADS_OR_PROCESSES, _held_by_tasks,
     ),
     AdviceRule(

@@ -11,12 +11,13 @@ import numpy as np
 
 from dasklab.breakdown.answers.facts.facts import Facts
 from dasklab.breakdown.answers.summary import Summary
-from dasklab.breakdown.model.arrays import Floats
+from dasklab.breakdown.model.arrays import Floats, Mask
 from dasklab.breakdown.model.causes import STARVED, Bottleneck, Cause
 from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
 from dasklab.breakdown.model.step_function import StepFunction
 
 LEAST_SHARE, LEAST_S = 0.1, 0.1  # of the repeat: what is about less is not worth a line
+NEARLY_ALL = 0.8  # of the seconds of a bottleneck
 
 
 class Symptom(NamedTuple):
@@ -52,6 +53,22 @@ class Measurements:
         ranked = {row[0]: (row[2], row[1]) for row in self.summary.ranked()}
         return ranked.get(bottleneck, (0.0, ""))
 
+    def where(self, bottleneck: Bottleneck) -> str:
+        """Say where a bottleneck is: at one process only if nearly all of its seconds are there."""
+        seconds, place = self.bottleneck(bottleneck)
+        if self.summary.bottlenecks.get((bottleneck, place), 0.0) >= NEARLY_ALL * seconds:
+            return process(place)
+        places = {name for of, name in self.summary.bottlenecks if of is bottleneck}
+        return "several workers" if places <= set(self.repeat.threads) else "several processes"
+
+    @cached_property
+    def has_failed(self) -> Mask:
+        """For each task whether an attempt of it failed."""
+        failed = {attempt.key for attempt in self.facts.failures.attempts}
+        if not failed:
+            return np.zeros(len(self.repeat.tasks), bool)
+        return np.array([key in failed for key in self.repeat.keys], bool)[self.repeat.tasks.key]
+
     @property
     def least_s(self) -> float:
         """From how many seconds on a piece of advice is worth a line.
@@ -69,6 +86,14 @@ class Measurements:
     @property
     def threads(self) -> int:
         return sum(self.repeat.threads.values())
+
+    def starved_share(self, node: int) -> float:
+        """Return for which share of its tasks' time a process's threads waited for a CPU; 0 if unknown."""
+        use, seconds = self.repeat.evidence.cpu.get(node), self.task_s[self.repeat.tasks.worker == node].sum()
+        if use is None or not seconds:
+            return 0.0
+        _, waited_s, _ = use.between(np.array([self.repeat.start]), np.array([self.repeat.stop]))
+        return float(np.nan_to_num(waited_s[0]) / seconds)
 
     @cached_property
     def running(self) -> StepFunction:

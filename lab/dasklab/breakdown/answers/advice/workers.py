@@ -12,6 +12,7 @@ from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.causes import EXTERNAL, NO_WORKER
 from dasklab.breakdown.model.repeat import Repeat
 
+MUCH_STARVED = 0.25  # of the time of a worker's tasks, in which its threads waited for a CPU
 SLOWER = 1.5  # x the same kinds of tasks elsewhere, in the median
 LEAST_ALIKE = 5  # tasks
 FIRST_SLOWER = 2.0  # x nearly all later tasks of its kind
@@ -36,7 +37,7 @@ def _slow_worker(case: Measurements) -> Symptom | None:
     beyond_s = np.bincount(repeat.tasks.worker[is_slow], (seconds - typical)[is_slow], repeat.workers.stop)
     node = int(beyond_s.argmax())
     own = is_slow & (repeat.tasks.worker == node)
-    if np.count_nonzero(own) < LEAST_ALIKE:
+    if np.count_nonzero(own) < LEAST_ALIKE or case.starved_share(node) > MUCH_STARVED:
         return None
     ratio = float(np.median(seconds[own] / np.maximum(typical[own], 1e-9)))
     if ratio < SLOWER:
@@ -55,9 +56,10 @@ def _first_tasks(case: Measurements) -> Symptom | None:
     if not len(tasks):
         return None
     is_first = _is_first(repeat)
+    some = repeat.is_users & ~case.has_failed
     rows = pd.DataFrame(
         {"kind": repeat.prefix, "worker": tasks.worker, "seconds": case.task_s, "is_first": is_first}
-    )
+    )[some]
     first = rows[rows.is_first].groupby(["kind", "worker"]).seconds.min()
     later = rows[~rows.is_first].groupby("kind").seconds
     usual = pd.DataFrame({"median": later.median(), "high": later.quantile(0.9), "count": later.size()})

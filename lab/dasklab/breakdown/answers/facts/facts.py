@@ -58,7 +58,7 @@ class Facts:
     Attributes:
         settings: the scheduler's configuration below ``distributed``, as JSON.
         primitives: those that tasks waited for, the longest first.
-        scattered: number of objects that the client scattered.
+        scattered: number of objects that the client scattered, of ``scattered_bytes``.
         retransmitted: TCP segments that each process's host sent again.
         slower_interface: one worker of those for which there is a faster interface.
         failures: what failed.
@@ -78,6 +78,7 @@ class Facts:
     memory: Sequence[WorkerMemory] = ()
     memory_thresholds: Mapping[str, float] = field(default_factory=dict)
     spilled_bytes: float = 0.0
+    scattered_bytes: float = 0.0
     cpu_s: Mapping[str, float] = field(default_factory=dict)
     host_cpu_s: Mapping[str, float] = field(default_factory=dict)
 
@@ -90,10 +91,12 @@ def facts(frames: Mapping[str, pd.DataFrame]) -> Facts:
     """Collect what advice needs from the tables of a record."""
     config, metrics = frames["config"], frames["metrics"]
     config = config[config.node == "scheduler"]
+    scatters = frames["calls"][frames["calls"].kind == "scatter"]
     return Facts(
         settings=dict(zip(config.setting.astype(str), config.value.astype(str), strict=True)),
         primitives=_primitives(frames["waits"]),
-        scattered=int(np.nansum(floats(frames["calls"][frames["calls"].kind == "scatter"]["keys"]))),
+        scattered=int(np.nansum(floats(scatters["keys"]))),
+        scattered_bytes=float(np.nansum(floats(scatters.nbytes))),
         retransmitted=_by_node(metrics, RETRANSMITTED),
         slower_interface=_slower_interface(frames["interfaces"], frames["workers"]),
         failures=failures(frames),

@@ -20,7 +20,7 @@ import numpy as np
 
 from dasklab.breakdown.assign.timeline import explain_after, explain_before
 from dasklab.breakdown.assign.transfers import explain_fetches, on_client_link
-from dasklab.breakdown.model.arrays import NONE, Codes, Floats
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, distinct
 from dasklab.breakdown.model.causes import MESSAGE, WIRE, Cause
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Windows
@@ -47,7 +47,11 @@ class Replay:
 
 
 def replay(repeat: Repeat) -> Replay:
-    """Replay a repeat twice. Another order of tasks may make the second one longer: then it shows nothing."""
+    """Replay a repeat twice.
+
+    Another order of tasks may make the second one longer: then it shows nothing; or shorter by more than all
+    transfers took.
+    """
     delays = _delays(repeat)
     less = _without_wire(repeat, delays)
     as_it_was, without_wire = (_Schedule(repeat, kind).makespan() for kind in (delays, less))
@@ -55,7 +59,8 @@ def replay(repeat: Repeat) -> Replay:
         float((getattr(delays, name) - getattr(less, name)).sum())
         for name in ("first", "choice", "message", "report", "fetch", "last")
     )
-    return Replay(as_it_was, min(as_it_was, without_wire), transfer_s, len(repeat.calls.kind) > 0)
+    without_wire = min(as_it_was, max(without_wire, as_it_was - transfer_s))
+    return Replay(as_it_was, without_wire, transfer_s, len(repeat.calls.kind) > 0)
 
 
 def mean(replays: Sequence[Replay]) -> Replay | None:
@@ -142,7 +147,8 @@ def _after(repeat: Repeat) -> Codes:
     # a task that was recorded to start later cannot have been waited for: clocks err
     start = repeat.tasks.start
     possible = (pairs[:, 1] != NONE) & (start[pairs[:, 1]] < start[pairs[:, 0]])
-    return np.unique(pairs[possible], axis=0)
+    count = max(1, len(repeat.tasks))
+    return np.column_stack(np.divmod(distinct(pairs[possible] @ (count, 1)), count))
 
 
 def _graph_arrivals(repeat: Repeat) -> tuple[Codes, Floats]:

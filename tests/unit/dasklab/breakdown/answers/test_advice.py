@@ -149,11 +149,11 @@ EXAMPLES = {
         facts=Facts(failures=Failures(attempts=FAILED)),
     ),
     "workers ended for their memory": Example(
-        "worker-2 was ended by its nanny because of its memory (1 time)", AGAIN,
+        "worker-2 died 1 time, ended by a nanny because of memory: results", AGAIN,
         facts=Facts(failures=Failures(deaths=[replace(DEATH, limit_bytes=1e9)])),
     ),
     "workers that died": Example(
-        "worker-2 was lost without having been asked to leave", AGAIN,
+        "worker-2 died 1 time without having been asked to leave: results", AGAIN,
         facts=Facts(failures=Failures(deaths=[DEATH])),
     ),
     "the same computed again": Example("load ran 8 times for 4 keys although no", tasks=SAME_AGAIN),
@@ -171,7 +171,7 @@ EXAMPLES = {
     "overlapping chunks": Example("200 tasks took 5 ms each", LOGIC, tasks=OVERLAP),
     "files opened one by one": Example("open_mfdataset opened files one by one for 3.0 s", line=OPENING),
     "one long task": Example(
-        "One task, big, took 8.0 s on worker-1, and for 8.0 s of 10.0 s", NOTHING, tasks=LONG
+        "One task, big, took 8.0 s on worker-1, and for 8.0 s of 10.0 s a third of the", NOTHING, tasks=LONG
     ),
     "few long tasks": Example(
         "2 of 62 tasks took up to 6.0 s (load), and for 6.0 s", NOTHING, tasks=TAIL, threads=FOUR
@@ -201,12 +201,12 @@ EXAMPLES = {
     "garbage collection of the scheduler": Example(
         "garbage for 3.0 s of 10.0 s on the scheduler", bottleneck=(COLLECTION, "scheduler")
     ),
-    "tasks that keep the interpreter": Example(
+    "tasks that block the event loop": Example(
         "The event loop of worker-1 was blocked for 3.0 s of 10.0 s, most of it while parse ran",
         bottleneck=(WORKER_LAG, "worker-1"), tasks=PARSE, busy=BLOCKED,
     ),
     "slow unpickling": Example(
-        "blocked for 3.0 s of 10.0 s, while it deserialised data of other workers for 3.9 s",
+        "blocked for 3.0 s of 10.0 s, and it serialised and deserialised data for 3.9 s",
         bottleneck=(WORKER_LAG, "worker-1"), fetches=UNPICKLED, busy=BLOCKED,
     ),
     "blocked event loops": Example(
@@ -332,6 +332,13 @@ def waiting(title: str) -> Measurements:
     return replace(case, repeat=replace(case.repeat, evidence=replace(case.repeat.evidence, locks=locks)))
 
 
+def with_cpu_wait(title: str) -> Measurements:
+    """An example in which threads waited for a CPU for longer."""
+    case = EXAMPLES[title].measurements()
+    blamed = {**case.summary.bottlenecks, (CPU, "worker-1"): 4.0}
+    return replace(case, summary=replace(case.summary, bottlenecks=blamed))
+
+
 OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("failed attempts", "given up"): lambda: below(
         "failed attempts", facts=Facts(failures=Failures(attempts=GIVEN_UP))
@@ -365,6 +372,13 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("one long task", "waits"): lambda: waiting("one long task"),
     ("one long task", "short"): lambda: below("one long task", tasks=equal_tasks(1, 0.4)),
     ("one long task", "a worker left"): lambda: left("one long task"),
+    ("one long task", "attempts failed"): lambda: below(
+        "one long task", facts=Facts(failures=Failures(attempts=[replace(FAILED[0], key="big-1")]))
+    ),
+    ("one long task", "made by a collection"): lambda: below(
+        "one long task", tasks=[task("rechunk-merge-rechunk-transfer-1", "worker-1", 1, 1.0, 9.0)]
+    ),
+    ("few long tasks", "half of all tasks"): lambda: below("few long tasks", tasks=TAIL[-2:]),
     ("few long tasks", "all threads busy"): lambda: below("few long tasks", tasks=FOUR_LONG),
     ("few long tasks", "wait"): lambda: waiting("few long tasks"),
     ("skew of data", "even"): lambda: below("skew of data", tasks=PAIRS),
@@ -372,11 +386,24 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("skew of data", "a worker left"): lambda: left("skew of data"),
     ("restricted tasks", "data"): lambda: below("skew of data"),
     ("restricted tasks", "nothing queued"): lambda: below("restricted tasks", cause=NOTHING),
+    ("restricted tasks", "a slow worker"): lambda: below(
+        "restricted tasks", tasks=[*equal_tasks(9, 0.5), *equal_tasks(9, 0.1, "worker-2")]
+    ),
+    ("restricted tasks", "a worker was full"): lambda: below(
+        "restricted tasks", facts=Facts(memory=[FULL_OF_RESULTS], memory_thresholds={"pause": 0.8})
+    ),
     ("restricted tasks", "a worker left"): lambda: left("restricted tasks"),
     ("no worker yet", "a restart"): lambda: below(
         "no worker yet", facts=Facts(failures=Failures(restarts=[1.0]))
     ),
     ("a slow worker", "equal"): lambda: below("a slow worker", tasks=PAIRS),
+    ("a slow worker", "no CPU for it"): lambda: below(
+        "a slow worker", tables={"cpu": [row | {"node": "worker-2"} for row in CPU_USE]}
+    ),
+    ("slow first tasks", "attempts failed"): lambda: below(
+        "slow first tasks",
+        facts=Facts(failures=Failures(attempts=[replace(FAILED[0], key=f"f-{name}-0") for name in TWO])),
+    ),
     ("slow first tasks", "sizes"): lambda: below("slow first tasks", tasks=SHRINKING),
     ("a lock of the process", "end together"): lambda: below("a lock of the process", tasks=TOGETHER),
     ("too few CPUs", "others"): lambda: below("CPUs that other programs use"),
@@ -385,17 +412,21 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
         "CPUs that other programs use", facts=Facts(cpu_s={"worker-1": 19.0}, host_cpu_s={"worker-1": 20.0})
     ),
     ("threads of libraries", "one thread"): lambda: below("too few CPUs"),
+    ("interpreter", "no CPU for it"): lambda: with_cpu_wait("interpreter"),
+    ("threads of libraries", "the event loop used it"): lambda: below(
+        "threads of libraries",
+        busy={"worker-1": [(0.0, 10.0)]},
+        tables={"cpu": [row | {"waiting_s": 0.0} for row in CPU_USE]},
+    ),
     ("interpreter", "one thread"): lambda: below("interpreter", threads=TWO),
     ("garbage collection", "scheduler"): lambda: below("garbage collection of the scheduler"),
     ("garbage collection of the scheduler", "worker"): lambda: below("garbage collection"),
-    ("tasks that keep the interpreter", "sleep"): lambda: below(
-        "tasks that keep the interpreter", idle_share=1.0
+    ("tasks that block the event loop", "short"): lambda: below(
+        "tasks that block the event loop", busy={"worker-1": [(n / 10, n / 10 + 0.09) for n in range(90)]}
     ),
-    ("tasks that keep the interpreter", "short"): lambda: below(
-        "tasks that keep the interpreter", busy={"worker-1": [(n / 10, n / 10 + 0.09) for n in range(90)]}
-    ),
-    ("slow unpickling", "a task"): lambda: below("tasks that keep the interpreter"),
-    ("blocked event loops", "a task"): lambda: below("tasks that keep the interpreter"),
+    ("slow unpickling", "a task"): lambda: below("tasks that block the event loop"),
+    ("blocked event loops", "a task"): lambda: below("tasks that block the event loop"),
+    ("blocked event loops", "spilling"): lambda: below("blocked event loops", facts=Facts(spilled_bytes=1e9)),
     ("blocked event loops", "unpickling"): lambda: below("slow unpickling"),
     ("spilling", "nothing spilled"): lambda: below("spilling", facts=Facts()),
     ("queuing is off", "on"): lambda: below(
@@ -405,6 +436,7 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("unmanaged memory", "managed"): lambda: below("paused workers"),
     ("results through the scheduler", "slow link"): lambda: below("results over a slow link"),
     ("results through the scheduler", "unpickling"): lambda: below("unpickling at the client"),
+    ("results through the scheduler", "few bytes"): lambda: below("results through the scheduler", tasks=()),
     ("results over a slow link", "large"): lambda: below("results through the scheduler"),
     ("unpickling at the client", "bytes"): lambda: below("results over a slow link"),
     ("scatter", "many"): lambda: below("many scattered objects"),
@@ -429,6 +461,19 @@ def test_a_rule_needs_its_own_evidence(case: tuple[str, str]) -> None:
     assert title not in titles(OTHERWISE[case]())
 
 
+def test_a_place_is_named_only_if_nearly_all_is_there() -> None:
+    case = EXAMPLES["too few CPUs"].measurements()
+    blamed = {(CPU, "worker-1"): 1.6, (CPU, "worker-2"): 1.4}
+    text = str(advise(replace(case, summary=replace(case.summary, bottlenecks=blamed)))[0])
+    assert text.startswith("Threads of several workers could run but waited 3.0 s")
+
+
+def test_a_scatter_over_a_slow_link_states_its_rate() -> None:
+    calls = {"calls": [{"kind": "scatter", "start_s": 1.0, "stop_s": 4.0}]}
+    case = replace(EXAMPLES["scatter"], tables=calls, facts=Facts(scattered=3, scattered_bytes=6e6))
+    assert "Scattering 6 MB took 3.0 s of 10.0 s, at 16 Mbit/s" in str(advise(case.measurements())[0])
+
+
 @pytest.mark.parametrize("received", [2.1, 0.11])
 def test_a_slow_link_shows_in_graphs(received: float) -> None:
     case = below("slow link", fetches=[], graphs=[graph(5e6, received=received)])
@@ -451,13 +496,14 @@ def test_nothing_is_said_of_a_run_that_computes() -> None:
 
 def test_at_most_three_are_given_and_the_greatest_first() -> None:
     path = {
-        (GATHER, "client"): 2.0,
+        (BUILD, "client"): 2.0,
         (SCATTER, "client"): 1.5,
         (DISK, "worker-1"): 1.2,
         (HOLDING, "worker-1"): 3.0,
     }
     summary = Summary(10.0, 2, 1, breakdown=path, path=path, bottlenecks={(CPU, "worker-1"): 2.3})
-    case = Measurements(make_repeat(threads=TWO), summary, Facts(primitives=[LOCK_USE]))
+    repeat = make_repeat(threads=TWO, graphs=[graph(64e6)])
+    case = Measurements(repeat, summary, Facts(primitives=[LOCK_USE]))
     pieces = advise(case)
     assert len(pieces) == MOST_LINES
     assert [piece.seconds for piece in pieces] == [3.0, 2.3, 2.0]
