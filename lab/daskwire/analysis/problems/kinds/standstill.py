@@ -16,7 +16,7 @@ from daskwire.decoder.dask.framing.content import MessageKind
 MIN_STANDSTILL_S = 5.0
 IDLE_OPS = frozenset({  # sent at intervals by a cluster that does nothing, or that looks for lost data
     "heartbeat_worker", "heartbeat-client", "keep-alive", "identity", "who_has", "request-refresh-who-has",
-    "missing-data",
+    "missing-data", "adjust-heartbeat-interval",
 })  # fmt: skip
 GRAPHS = frozenset({"update-graph", "update-graph-hlg"})
 PROGRESS = frozenset({"compute-task", "task-finished", "task-erred", "key-in-memory"})

@@ -54,7 +54,10 @@ def test_graph_of_which_no_task_is_sent(read: Read) -> None:
     cluster = Cluster()
     beats(cluster, 0.0, 2.0)
     send_graph(cluster, 2.0)
-    beats(cluster, 2.5, 12.5)
+    beats(cluster, 2.5, 6.5)
+    cluster.client.time_ns = cluster.at(6.5)
+    cluster.client.say(1, g3([{"op": "adjust-heartbeat-interval", "interval": 5}]))
+    beats(cluster, 7.0, 12.5)
     row = only(read(cluster.packets), "standstill")
     assert row["what"].endswith(
         ": client had sent a graph, and the scheduler sent none of its tasks to a worker"
