@@ -23,6 +23,13 @@ FIRST_PROBLEM = {  # file: its kind and least cost
     "second-syn-ack": ("mid-stream reset", 1),
 }
 
+FOUND_ON_ONE_PORT = {  # file: a kind that must be found, its node and least cost
+    "far-worker": ("far worker", "worker-1", 11),
+    "client-killed": ("lost client", "client", 0.05),
+    "scheduler-killed": ("lost scheduler", "scheduler", 0),
+    "silent-proxy": ("unanswered handshake", "10.99.7.117", 12),
+}
+
 
 def case(*names: str) -> Capture:
     keys = "".join(path.read_text() for name in names if (path := CASES / f"{name}.keys").exists())
@@ -58,3 +65,10 @@ def test_fault_is_the_first_problem(name: str) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_capture_has_no_problem_of_the_cluster(name: str) -> None:
     assert {row["problem"] for row in findings(case(name))} == HEALTHY[name]
+
+
+@pytest.mark.parametrize("name", FOUND_ON_ONE_PORT)
+def test_fault_is_found_although_only_one_port_was_captured(name: str) -> None:
+    kind, node, cost_s = FOUND_ON_ONE_PORT[name]
+    (row,) = [row for row in findings(case(name)) if row["problem"] != "wrong capture point"]
+    assert (row["problem"], row["source"]) == (kind, node) and row["cost_s"] >= cost_s
