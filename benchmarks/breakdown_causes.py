@@ -26,7 +26,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dasklab.breakdown.answers.summary import Difference
 from dasklab.breakdown.model.causes import (
     CPU,
     GIL,
@@ -39,6 +38,7 @@ from dasklab.breakdown.model.causes import (
     Bottleneck,
 )
 from dasklab.breakdown.show.explain import explain
+from dasklab.comparison.difference import Difference
 from dasklab.model.files import RECORD_FOLDER
 from dasklab.results.run import open_trial
 from namespace_cluster import Cluster, cluster, keep

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from dasklab.breakdown.answers.summary import Difference, Summary, without_places
+from dasklab.breakdown.answers.summary import Summary, without_places
 from dasklab.breakdown.model.causes import (
     ACTORS,
     COMPUTING,
@@ -29,6 +29,7 @@ from dasklab.breakdown.model.causes import (
     Bottleneck,
 )
 from dasklab.comparison.comparison import CauseChange, Causes
+from dasklab.comparison.difference import Difference
 from dasklab.results.statistics.inference import ALPHA, Estimate, holm
 from dasklab.results.statistics.interval import Interval
 

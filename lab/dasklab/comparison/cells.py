@@ -9,11 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from dasklab.breakdown.answers.summary import Difference, Summary
+from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import Bottleneck
 from dasklab.breakdown.show.explain import Explained, summarise_cells
 from dasklab.comparison.causes import PathSeconds, causes
 from dasklab.comparison.comparison import Causes
+from dasklab.comparison.difference import Difference
 from dasklab.results.run import Run, Trial
 from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm

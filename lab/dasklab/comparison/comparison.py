@@ -9,8 +9,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dasklab.breakdown.answers.summary import Difference, indistinguishable
+from dasklab.breakdown.answers.summary import indistinguishable
 from dasklab.breakdown.model.causes import Bottleneck
+from dasklab.comparison.difference import Difference
 from dasklab.model.forms.json_output import Number
 from dasklab.results.statistics.interval import Interval
 

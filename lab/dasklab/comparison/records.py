@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from dasklab.breakdown.answers.summary import Difference, Summary, summarise
+from dasklab.breakdown.answers.summary import Summary, summarise
 from dasklab.breakdown.model.causes import Bottleneck
 from dasklab.breakdown.show.explain import Explained
 from dasklab.comparison.causes import PathSeconds, causes
 from dasklab.comparison.comparison import TIME, CellChange, Comparison, shown
+from dasklab.comparison.difference import Difference
 from dasklab.comparison.sessions import SESSION_SPREAD, SessionValue, difference, mean
 from dasklab.results.statistics.inference import ALPHA, Estimate
 from dasklab.results.statistics.interval import Interval

@@ -14,10 +14,10 @@ from functools import partial
 
 import pandas as pd
 
-from dasklab.breakdown.answers.summary import Difference
 from dasklab.comparison.causes import causes
 from dasklab.comparison.cells import PathRow, RecordedCells, difference
 from dasklab.comparison.comparison import TIME, Causes, CellChange, Comparison, shown
+from dasklab.comparison.difference import Difference
 from dasklab.errors import LabError
 from dasklab.model.settings.metric import METRICS
 from dasklab.results.run import Run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from dasklab.breakdown.answers.summary import Difference
 from dasklab.breakdown.model.causes import CAUSES
 from dasklab.breakdown.show.wording import (
     LEAST_SHARE,
@@ -17,6 +16,7 @@ from dasklab.breakdown.show.wording import (
     with_equals,
 )
 from dasklab.comparison.comparison import CauseChange, Causes
+from dasklab.comparison.difference import Difference
 from dasklab.terminal import enumerated
 
 HEAD: Row = ("cause", "before", "after", "difference", "critical path", "where")

@@ -1,4 +1,4 @@
-"""Time breakdowns summed up by cause and place, of all threads and of the critical path; differences.
+"""Time breakdowns summed up by cause and place, of all threads and of the critical path.
 
 Seconds of the breakdown are shares of the thread-seconds that existed, so they add up to the makespan, as
 do those of the critical path. Over several repeats they are means.
@@ -11,7 +11,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
-from operator import itemgetter
 from typing import TypeVar
 
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import bottlenecks
@@ -23,23 +22,17 @@ from dasklab.breakdown.answers.path.replay import Replay, mean, replay
 from dasklab.breakdown.assign.threads import without_threads
 from dasklab.breakdown.model.causes import (
     ANSWER,
-    BUSY_PEERS,
-    LINK,
-    MESSAGE,
-    PLACEMENT,
     UNDIVIDED,
     USER,
-    WIRE,
     Bottleneck,
     Cause,
 )
 from dasklab.breakdown.model.intervals import Intervals, seconds_by
-from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
+from dasklab.breakdown.model.repeat import Repeat
 
 Label = TypeVar("Label", bound=Hashable)  # a cause or a bottleneck
 ByCause = Mapping[tuple[Cause, str], float]
 ByBottleneck = Mapping[tuple[Bottleneck, str], float]
-SHARED = 2.0  # x the seconds of any worker: then the scheduler's link is slow, which all share
 Ranked = list[tuple[Bottleneck, str, float]]
 
 
@@ -87,71 +80,13 @@ class Summary:
 
     def ranked(self) -> Ranked:
         """Bottlenecks of the critical path, the largest first: name, host with the largest share, seconds."""
-        return _ranked(self.bottlenecks)
+        return ranked_cells(self.bottlenecks)
 
     def first(self) -> Ranked:
         """The largest bottleneck, and those after it that may be as large."""
         ranked = self.ranked()
         seconds = [(seconds, self.uncertainty_s.get(bottleneck, 0.0)) for bottleneck, _, seconds in ranked]
         return ranked[: indistinguishable(seconds)]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One summary minus another, cell by cell; each adds up to the difference of the makespans."""
-
-    old: Summary
-    new: Summary
-
-    @cached_property
-    def makespan_s(self) -> float:
-        return self.new.makespan_s - self.old.makespan_s
-
-    @cached_property
-    def breakdown(self) -> dict[tuple[Cause, str], float]:
-        return _minus(self.new.breakdown, self.old.breakdown)
-
-    @cached_property
-    def path(self) -> dict[tuple[Cause, str], float]:
-        return _minus(self.new.path, self.old.path)
-
-    @cached_property
-    def bottlenecks(self) -> dict[tuple[Bottleneck, str], float]:
-        """Bottlenecks of the critical path.
-
-        More data, at the old trial's seconds per byte, is due to placement. A byte that takes longer than
-        before is due to the link, also for data that need not have moved in either trial.
-        """
-        old, new = _placement_as_link(self.old.bottlenecks), _placement_as_link(self.new.bottlenecks)
-        cells, before = _minus(new, old), without_places(old)
-        more = self.new.moved_bytes / self.old.moved_bytes - 1 if self.old.moved_bytes else 0.0
-        for bottleneck in (LINK, BUSY_PEERS):
-            grown = {
-                cell: seconds for cell, seconds in cells.items() if cell[0] is bottleneck and seconds > 0
-            }
-            placed = max(0.0, more * before.get(bottleneck, 0.0))
-            share = min(1.0, placed / sum(grown.values())) if grown else 0.0
-            for (_, place), seconds in grown.items():
-                cells[bottleneck, place] -= share * seconds
-                cells[PLACEMENT, place] = cells.get((PLACEMENT, place), 0.0) + share * seconds
-        return cells
-
-    def ranked(self) -> Ranked:
-        """Bottlenecks whose seconds on the critical path grew, the most first.
-
-        Which host's link is slow is read from all threads: the path may cross that link only once. Every
-        message crosses the scheduler's; it is named where no worker has half of its seconds.
-        """
-        on_wire = {cell: seconds for cell, seconds in self.breakdown.items() if cell[0] in (WIRE, MESSAGE)}
-        by_link = hosts({(LINK, place): seconds for (_, place), seconds in on_wire.items()}, LINK)
-        workers = [row for row in by_link if row[0] != SCHEDULER]
-        slow = max(workers, key=itemgetter(1), default=("", 0.0))
-        every = dict(by_link).get(SCHEDULER, 0.0)
-        slow_host = SCHEDULER if every > SHARED * slow[1] else slow[0]
-        return [
-            (b, slow_host if b is LINK and slow_host else place, s)
-            for b, place, s in _ranked(self.bottlenecks)
-        ]
 
 
 def summarise(repeats: Sequence[Repeat]) -> Summary:
@@ -248,7 +183,8 @@ def hosts(cells: Mapping[tuple[Label, str], float], label: Label) -> list[tuple[
     return sorted(total.items(), key=lambda item: -item[1])
 
 
-def _ranked(cells: ByBottleneck) -> Ranked:
+def ranked_cells(cells: ByBottleneck) -> Ranked:
+    """Return bottlenecks with the place that has most of their seconds, the most first."""
     order = sorted(without_places(cells).items(), key=lambda item: -item[1])
     return [(bottleneck, hosts(cells, bottleneck)[0][0], seconds) for bottleneck, seconds in order]
 
@@ -258,17 +194,3 @@ def _add(
 ) -> None:
     for cell, seconds in cells.items():
         total[cell] += seconds * weight
-
-
-def _placement_as_link(cells: ByBottleneck) -> dict[tuple[Bottleneck, str], float]:
-    """Count the time of avoidable data as the links'."""
-    total: defaultdict[tuple[Bottleneck, str], float] = defaultdict(float)
-    for (bottleneck, place), seconds in cells.items():
-        total[LINK if bottleneck is PLACEMENT else bottleneck, place] += seconds
-    return dict(total)
-
-
-def _minus(
-    new: Mapping[tuple[Label, str], float], old: Mapping[tuple[Label, str], float]
-) -> dict[tuple[Label, str], float]:
-    return {cell: new.get(cell, 0.0) - old.get(cell, 0.0) for cell in {**new, **old}}

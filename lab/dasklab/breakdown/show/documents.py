@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Protocol
 
 from pydantic import ConfigDict, Field
 
 from dasklab.breakdown.answers.advice.rules import Advice
 from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, Item
 from dasklab.breakdown.answers.facts.memory import KindPeak, kind_peaks
-from dasklab.breakdown.answers.summary import ByCause, Difference, Summary
+from dasklab.breakdown.answers.summary import ByCause, Ranked, Summary
 from dasklab.breakdown.prepare.operations import Operation
 from dasklab.breakdown.show import wording
 from dasklab.breakdown.show.answer import Sentences, answer
@@ -122,7 +122,19 @@ def record_end(explained: Explained) -> RecordEnd:
     return RecordEnd(document.complete, document.complete_until) if document else RecordEnd(None, None)
 
 
-def seconds_of(result: Summary | Difference) -> Seconds:
+class Divided(Protocol):
+    """Time by cause and place: a summary, or the difference of two."""
+
+    @property
+    def makespan_s(self) -> float: ...
+    @property
+    def breakdown(self) -> ByCause: ...
+    @property
+    def path(self) -> ByCause: ...
+    def ranked(self) -> Ranked: ...
+
+
+def seconds_of(result: Divided) -> Seconds:
     """Return the seconds of a breakdown, or of a difference."""
     return Seconds(
         result.makespan_s,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dasklab.breakdown.answers.summary import Difference
 from dasklab.breakdown.model.causes import COMPUTING, LINK, Bottleneck
 from dasklab.comparison import wording
 from dasklab.comparison.causes import causes
+from dasklab.comparison.difference import Difference
 from dasklab.results.statistics.inference import Estimate
 
 from tests.unit.dasklab.breakdown.summaries import NEW, OLD, PAIR

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import avoidable
-from dasklab.breakdown.answers.summary import Difference, Summary, summarise, without_places
+from dasklab.breakdown.answers.summary import Summary, summarise, without_places
 from dasklab.breakdown.model.causes import GRAPHS, LINK, MESSAGE, PLACEMENT, SLOW, WORKER_LAG
 from dasklab.breakdown.model.repeat import Repeat
+from dasklab.comparison.difference import Difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
