@@ -10,7 +10,7 @@ import pandas as pd
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import SLOW_BYTES_PER_S
-from dasklab.breakdown.model.arrays import NONE
+from dasklab.breakdown.model.arrays import NONE, Codes, Mask
 from dasklab.breakdown.model.causes import CAUSES, GATHER, PLACEMENT, SCATTER, SERIALISE, Group
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import CLIENT, Repeat
@@ -19,6 +19,7 @@ from dasklab.terminal import counted
 
 MANY_OBJECTS = 100
 LEAST_BYTES = 1e6  # of results: fewer say nothing about a link
+MOST_OF_DATA = 2 / 3  # that a task needs: elsewhere it would have needed to fetch much less
 SLOW_OBJECT_S = 0.01  # of an event loop for each result: copying a small one takes less
 SLOW_MBIT = 8 * SLOW_BYTES_PER_S / 1e6
 
@@ -155,7 +156,17 @@ def _share_with_free_holder(repeat: Repeat) -> float:
         mine = np.flatnonzero(holder[texts] == node)
         threads = repeat.threads[repeat.places.nodes[node]]
         is_free[mine] = load.at(np.nextafter(time[mine], 0)) < threads
-    return float(nbytes[is_free].sum() / nbytes.sum()) if nbytes.sum() else 0.0
+    is_better = _has_most(repeat, fetched, holder[texts])
+    return float(nbytes[is_free & is_better].sum() / nbytes.sum()) if nbytes.sum() else 0.0
+
+
+def _has_most(repeat: Repeat, fetched: Codes, holder: Codes) -> Mask:
+    """Return for each fetched need whether its holder had most of all that the task needs."""
+    needs, count = repeat.needs, len(repeat.places.nodes) + 1
+    total = np.bincount(needs.task, needs.nbytes, len(repeat.tasks))
+    cells, index = np.unique(needs.task[fetched] * count + holder + 1, return_inverse=True)
+    stored = np.bincount(index, needs.nbytes[fetched], len(cells))[index]
+    return np.asarray(stored > MOST_OF_DATA * total[needs.task[fetched]])
 
 
 def _first_node(repeat: Repeat, holders: str) -> int:

@@ -45,7 +45,7 @@ def _killed_for_memory(case: Measurements) -> Symptom | None:
 
 
 def _died(case: Measurements) -> Symptom | None:
-    deaths = _deaths(case)
+    deaths = [death for death in _deaths(case) if death.processing or death.lost]
     if not deaths or any(death.limit_bytes for death in deaths):
         return None
     return _lost_with(case, deaths, " without having been asked to leave")

@@ -16,9 +16,15 @@ LIBRARY_THREADS = 1.5  # CPUs that a task uses or waits for
 
 
 def _cpu(case: Measurements) -> Symptom | None:
-    if _others_s(case) or _cpus_of_a_task(case) > LIBRARY_THREADS:
+    is_known = case.bottleneck(CPU)[1] in case.facts.host_cpu_s
+    if not is_known or _others_s(case) or _cpus_of_a_task(case) > LIBRARY_THREADS:
         return None
     return _starved(case, "")
+
+
+def _cpu_of_unknown(case: Measurements) -> Symptom | None:
+    is_known = case.bottleneck(CPU)[1] in case.facts.host_cpu_s
+    return None if is_known or _cpus_of_a_task(case) > LIBRARY_THREADS else _starved(case, "")
 
 
 def _cpu_of_others(case: Measurements) -> Symptom | None:
@@ -153,6 +159,11 @@ def _converting_s(case: Measurements, worker: str) -> float:
 RULES = (
     AdviceRule(
         "too few CPUs", "", "Use fewer threads or workers on that machine.", pages.OVERSUBSCRIPTION, _cpu
+    ),
+    AdviceRule(
+        "CPUs that something used", "",
+        "Look at what used them: other programs on that machine, or more threads than it has CPUs.",
+        pages.OVERSUBSCRIPTION, _cpu_of_unknown,
     ),
     AdviceRule(
         "CPUs that other programs use", f"{100 * OTHERS_SHARE:.0f} % of the cluster's own CPU time",

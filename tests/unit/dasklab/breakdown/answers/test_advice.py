@@ -187,7 +187,11 @@ EXAMPLES = {
         "Tasks of write that began together on a worker ended one after another", EXTERNAL, tasks=STAGGERED,
         threads=FOUR, idle_share=1.0,
     ),
-    "too few CPUs": Example("Threads of the scheduler could run", bottleneck=(CPU, "scheduler")),
+    "too few CPUs": Example(
+        "Threads of the scheduler could run", bottleneck=(CPU, "scheduler"),
+        facts=Facts(cpu_s={"scheduler": 19.0}, host_cpu_s={"scheduler": 20.0}),
+    ),
+    "CPUs that something used": Example("Threads of worker-1 could run", bottleneck=(CPU, "worker-1")),
     "CPUs that other programs use": Example(
         "programs that are none of the cluster's used 15.0 s of its CPUs", bottleneck=(CPU, "worker-1"),
         facts=Facts(cpu_s={"worker-1": 5.0}, host_cpu_s={"worker-1": 20.0}),
@@ -308,6 +312,12 @@ SHRINKING = [
     task(f"f-{worker}-{n}", worker, 1, n, n + (10 - n) / 10) for worker in TWO for n in range(10)
 ]  # fmt: skip
 TOGETHER = [task(f"write-{n}", "worker-1", n % 2, n // 2, n // 2 + 1.0) for n in range(8)]
+HALF_ON_EACH = [
+    task(
+        "len-1", "worker-2", 1, 5.0, 6.0,
+        needs=(("add-0", 3e6, ("worker-1",)), ("x", 3e6, ("worker-2",))),
+    )
+]  # fmt: skip
 BUSY_HOLDER = [task("long-1", "worker-1", 1, 0.5, 6.0), *NEEDS]
 
 
@@ -406,6 +416,11 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ),
     ("slow first tasks", "sizes"): lambda: below("slow first tasks", tasks=SHRINKING),
     ("a lock of the process", "end together"): lambda: below("a lock of the process", tasks=TOGETHER),
+    ("too few CPUs", "unknown"): lambda: below("CPUs that something used"),
+    ("CPUs that something used", "known"): lambda: below("too few CPUs"),
+    ("workers that died", "it had no work"): lambda: below(
+        "workers that died", facts=Facts(failures=Failures(deaths=[Death(4.0, "worker-2", 0.0, 0.0, 0, 0)]))
+    ),
     ("too few CPUs", "others"): lambda: below("CPUs that other programs use"),
     ("too few CPUs", "libraries"): lambda: below("threads of libraries"),
     ("CPUs that other programs use", "none"): lambda: below(
@@ -441,6 +456,9 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("unpickling at the client", "bytes"): lambda: below("results over a slow link"),
     ("scatter", "many"): lambda: below("many scattered objects"),
     ("many scattered objects", "few"): lambda: below("scatter"),
+    ("avoidable transfers", "half on each"): lambda: below(
+        "avoidable transfers", tasks=[*equal_tasks(1, 0.1), *HALF_ON_EACH]
+    ),
     ("avoidable transfers", "busy holder"): lambda: below("avoidable transfers", tasks=BUSY_HOLDER),
     ("avoidable transfers", "converting"): lambda: below("avoidable transfers", cause=SERIALISE),
     ("slow serialising", "fast"): lambda: below("slow serialising", fetches=SLOW_FETCH),
@@ -462,7 +480,7 @@ def test_a_rule_needs_its_own_evidence(case: tuple[str, str]) -> None:
 
 
 def test_a_place_is_named_only_if_nearly_all_is_there() -> None:
-    case = EXAMPLES["too few CPUs"].measurements()
+    case = EXAMPLES["CPUs that something used"].measurements()
     blamed = {(CPU, "worker-1"): 1.6, (CPU, "worker-2"): 1.4}
     text = str(advise(replace(case, summary=replace(case.summary, bottlenecks=blamed)))[0])
     assert text.startswith("Threads of several workers could run but waited 3.0 s")
