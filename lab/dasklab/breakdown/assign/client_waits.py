@@ -45,9 +45,14 @@ def client_waits(repeat: Repeat) -> ClientWaits:
     start = np.concatenate([calls[0], lines.start[lines.waits]])
     stop = np.concatenate([calls[1], lines.stop[lines.waits]])
     order = np.argsort(stop, kind="stable")
+    is_call = order < len(calls[0])
     start, stop = start[order], stop[order]
     late = CLOCK_S + np.minimum(MAX_LATE_S, LATE_SHARE * (stop - start))
     task, handled = last_handled(repeat, stop + late, repeat.is_users)
+    in_time, handled_in_time = last_handled(repeat, stop + CLOCK_S, repeat.is_users)
+    # a task that was still running when the call returned is one that was sent after it
+    is_next = np.append(repeat.tasks.stop, -np.inf)[task] > stop + np.where(is_call, CLOCK_S, late)
+    task, handled = np.where(is_next, in_time, task), np.where(is_next, handled_in_time, handled)
     waited = (task != NONE) & (handled >= start - CLOCK_S)
     return ClientWaits(start[waited], stop[waited], task[waited], np.minimum(handled, stop)[waited])
 

@@ -11,7 +11,7 @@ import pandas as pd
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, floats, last_before, positions
 from dasklab.breakdown.model.evidence import CpuUse, Evidence
 from dasklab.breakdown.model.interval_sets import IntervalSets
-from dasklab.breakdown.prepare.capacity import stays
+from dasklab.breakdown.prepare.capacity import Stays, stays
 from dasklab.records.recorder.scheduler import NOT_LOST
 
 CLOCK_S = 1e-4  # a task waits only after it started
@@ -52,7 +52,7 @@ def gather_evidence(
             np.concatenate([stops[nested], floats(tasks.stop_s)[left_thread]]),
         ),
         collections=_by_node(tables["pauses"], nodes),
-        paused=_paused(tables["events"], nodes, stop),
+        paused=_paused(tables["events"], nodes, worker_stays, stop),
         away=worker_stays.away(nodes),
         no_worker=worker_stays.without_any(start, stop),
         actors=_of_all(tables["actor_calls"]),
@@ -89,17 +89,19 @@ def _of_all(rows: pd.DataFrame) -> IntervalSets:
     return IntervalSets(np.zeros(len(rows), np.int64), floats(rows.start_s), floats(rows.stop_s))
 
 
-def _paused(events: pd.DataFrame, nodes: Mapping[str, int], stop: float) -> IntervalSets:
-    """Return when workers were paused: from the change to that status until their next change."""
+def _paused(events: pd.DataFrame, nodes: Mapping[str, int], worker_stays: Stays, stop: float) -> IntervalSets:
+    """Return when workers were paused: from the change to that status until the next one, or their end."""
     changes = events[(events.kind == "worker-status-change") & events.subject.isin(nodes)]
     changes = changes.assign(
         until=changes.groupby("subject").time_s.shift(-1).fillna(stop),
         status=[json.loads(text).get("status") for text in changes.detail],
     )
     paused = changes[changes.status == "paused"]
-    return IntervalSets(
-        np.asarray(paused.subject.map(nodes), np.int64), floats(paused.time_s), floats(paused.until)
-    )
+    start, until = floats(paused.time_s), floats(paused.until).copy()
+    for name, left in zip(worker_stays.name, worker_stays.left, strict=True):
+        ends_here = (paused.subject == name).to_numpy(bool) & (start < left) & (left < until)
+        until[ends_here] = left
+    return IntervalSets(np.asarray(paused.subject.map(nodes), np.int64), start, until)
 
 
 def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:

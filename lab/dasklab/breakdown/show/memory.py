@@ -22,6 +22,7 @@ HEAD: Row = (
     "heartbeats",
 )
 MOST_NAMES = 3
+LEAST_SPILLED_BYTES = 1e6  # what is less is no reason to look at
 MOSTLY = 0.5  # of the process: from there on it is said what the memory is not
 ABOVE = {
     "spill": "above which Dask spills results",
@@ -42,7 +43,9 @@ def memory_sentences(
         others = [peak.worker for peak in above[1:]]
         names = enumerated(others) if len(others) <= MOST_NAMES else f"{len(others)} other workers"
         yield Sentence(TOPIC, f"{names} crossed a memory threshold, too.")
-    if spilled := sorted((peak for peak in worker_peaks if peak.spilled > 0), key=lambda peak: -peak.spilled):
+    spilled = [peak for peak in worker_peaks if peak.spilled > LEAST_SPILLED_BYTES]
+    if spilled:
+        spilled.sort(key=lambda peak: -peak.spilled)
         parts = [f"{_mb(peak.spilled)} on {peak.worker}" for peak in spilled[:MOST_NAMES]]
         yield Sentence(TOPIC, f"Results were spilled to disk, at most {enumerated(parts)}.")
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
 LEAST_SAVED = 0.01  # share of the makespan: what a network saves below that needs no figures
 MAX_SENTENCE_PARTS = 4
+MAX_NAMED_PLACES = 3
 NEARLY_ALL = 0.95  # of the seconds that could not be divided: then one stretch says where they lie
 MAX_NAMED_LINES = 3
 MOST_CODE = 50  # characters of a line of code in a table
@@ -75,9 +76,25 @@ def _path(summary: Summary, digits: int) -> str:
     """Name the largest bottlenecks; the first one alone only if it is certain that it is the largest."""
     least_s = LEAST_SHARE * summary.makespan_s
     largest = [row for row in summary.ranked()[:MAX_SENTENCE_PARTS] if row[2] > least_s]
-    parts = [bottleneck(row, digits) + _details(summary, row[0], digits) for row in largest]
+    parts = [
+        bottleneck(_with_places(summary, row, digits), digits) + _details(summary, row[0], digits)
+        for row in largest
+    ]
     equals = sum(row in largest for row in summary.first())
     return f" On the critical path: {', '.join(with_equals(parts, equals))}." if parts else ""
+
+
+def _with_places(
+    summary: Summary, row: tuple[Bottleneck, str, float], digits: int
+) -> tuple[Bottleneck, str, float]:
+    """Name one place only if nearly all seconds of a bottleneck are there; else the largest with theirs."""
+    name, _, seconds = row
+    at_hosts = hosts(summary.bottlenecks, name)
+    is_of_pairs = sum(part for _, part in at_hosts) > seconds * (2 - NEARLY_ALL)
+    if is_of_pairs or at_hosts[0][1] > NEARLY_ALL * seconds:
+        return row
+    parts = [f"{host} {part:.{digits}f} s" for host, part in at_hosts[:MAX_NAMED_PLACES] if host and part > 0]
+    return name, ", ".join(parts), seconds
 
 
 def with_equals(parts: Sequence[str], equals: int) -> list[str]:

@@ -60,7 +60,8 @@ def replay(repeat: Repeat) -> Replay:
         for name in ("first", "choice", "message", "report", "fetch", "last")
     )
     without_wire = min(as_it_was, max(without_wire, as_it_was - transfer_s))
-    return Replay(as_it_was, without_wire, transfer_s, len(repeat.calls.kind) > 0)
+    has_client = len(repeat.calls.kind) > 0 or bool(repeat.recorded_clients)
+    return Replay(as_it_was, without_wire, transfer_s, has_client)
 
 
 def mean(replays: Sequence[Replay]) -> Replay | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.answers.summary import summarise
-from dasklab.breakdown.model.causes import NO_WORKER, PAUSED, PLAN
+from dasklab.breakdown.model.causes import NO_WORKER, PAUSED, PLAN, RESULT
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.capacity import capacity_clause
 from dasklab.breakdown.show.explain import explain
@@ -88,3 +88,18 @@ def test_no_worker_is_no_cause_where_workers_were_there_all_the_time() -> None:
     repeat = repeat_with(stay(ONE))
     assert not critical_path(repeat).is_cause(NO_WORKER).any()
     assert NO_WORKER not in summarise([repeat]).by_cause
+
+
+def test_a_pause_ends_with_its_worker() -> None:
+    paused = {"time_s": 2.0, "subject": ONE, "kind": "worker-status-change", "detail": '{"status": "paused"}'}
+    tables = {"workers": [stay(ONE, None, 4.0), stay(ONE, 5.0)], "events": [paused]}
+    intervals = make_repeat(tables=tables).evidence.paused
+    assert (intervals.start.tolist(), intervals.stop.tolist()) == ([2.0], [4.0])
+
+
+def test_a_call_during_which_no_task_ran_waited_for_none() -> None:
+    """The first task ran at once after the call, and the scheduler had handled its end 20 ms after it."""
+    row = task("a-1", "worker-1", 1, 5.01, 5.015, decided=5.005, handled=5.02, waiting=5.004)
+    calls = [{"kind": "sync", "start_s": 0.0, "stop_s": 5.0}, {"kind": "sync", "start_s": 5.0, "stop_s": 5.1}]
+    path = critical_path(make_repeat([row], stop=5.1, threads={ONE: 1}, tables={"calls": calls}))
+    assert path.seconds[path.is_cause(RESULT)].sum() < 0.1

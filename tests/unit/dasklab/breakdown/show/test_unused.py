@@ -10,6 +10,7 @@ from dasklab.breakdown.answers.facts.facts import Facts
 from dasklab.breakdown.answers.facts.failures import Death, Failures
 from dasklab.breakdown.answers.facts.memory import KindPeak, WorkerMemory, kind_peaks
 from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.show.memory import memory_sentences
 from dasklab.breakdown.show.unused import unused_sentences
 
 from tests.unit.dasklab.breakdown.timelines import Row, make_repeat, task
@@ -69,3 +70,10 @@ def test_peak_of_each_kind_is_that_of_the_heartbeats_while_it_ran() -> None:
         KindPeak("sum", "worker-1", 9e6, 10e6, 1e9, 9.0, 5),
         KindPeak("load", "worker-1", 4e6, 10e6, 1e9, 4.0, 5),
     ]
+
+
+def test_less_than_a_megabyte_is_not_called_spilled() -> None:
+    own = memory("worker-1", 100)
+    for spilled, count in ((4e5, 0), (4e7, 1)):
+        rows = [replace(own, spilled=spilled + 0 * own.spilled)]
+        assert len([*memory_sentences(repeat_of(), rows, {})]) == count

@@ -132,3 +132,12 @@ def test_clients_own_code_is_told_with_its_lines() -> None:
     summary = Summary(7.0, 2, 1, bottlenecks=cells, client_lines=lines)
     sentence = "6.20 s the client's own code (6.00 s at load.py:3 files = [open(name) for name in names])."
     assert sentence in wording.paragraph(summary)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere_s", "words"),
+    [(0.1, "4.00 s computing (worker-1)"), (1.5, "4.00 s computing (worker-1 2.50 s, worker-2 1.50 s)")],
+)
+def test_place_is_named_alone_only_if_nearly_all_seconds_are_there(elsewhere_s: float, words: str) -> None:
+    cells = {(COMPUTING, "worker-1"): 4.0 - elsewhere_s, (COMPUTING, "worker-2"): elsewhere_s}
+    assert f"On the critical path: {words}." in wording.paragraph(replace(OLD, bottlenecks=cells))
