@@ -81,7 +81,7 @@ def test_failure_leaves_the_vm_where_it_was(
     assert is_whole(first)
 
 
-@pytest.mark.parametrize("last_step", ["mark", "_rename", "move"])
+@pytest.mark.parametrize("last_step", ["begin_work", "_rename", "move"])
 def test_killed_endpoint_is_recovered(
     nodes: tuple[Node, Node], task: Task, monkeypatch: pytest.MonkeyPatch, last_step: str
 ) -> None:
