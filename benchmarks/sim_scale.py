@@ -38,7 +38,8 @@ from dasklab.predict.validation import replace_block
 from dasklab.predict.whatif import PAYLOAD, scenario
 from dasklab.results.run import Run, Trial
 from dasklab.results.storage import documents
-from dasklab.sim.scenario import Record, Scenario
+from dasklab.sim.program import Record
+from dasklab.sim.scenario import Scenario
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 

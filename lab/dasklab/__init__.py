@@ -21,6 +21,7 @@ def record(
         with dasklab.record(client, "run/") as run:
             result = df.groupby("a").b.mean().compute()
         run.explain()
+        run.whatif(workers=12)
 
     Nothing is installed in the cluster, and nothing remains there afterwards. An asynchronous client uses
     ``async with``. Later, ``dasklab explain run/`` reads the folder again.
@@ -46,4 +47,9 @@ def record(
 
         return explain_folder(folder)
 
-    return Session(client, folder, code, keys, explain, max_mb)
+    def whatif(folder: Path, seeds: int, changes: dict[str, Any]) -> Any:
+        from dasklab.predict.record_whatif import whatif_folder
+
+        return whatif_folder(folder, seeds, changes)
+
+    return Session(client, folder, code, keys, explain, whatif, max_mb)

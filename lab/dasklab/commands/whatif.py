@@ -14,19 +14,21 @@ import click
 from dasklab.console.options import SEEDS
 from dasklab.console.path_types import UserPath
 from dasklab.console.trust import require_trust, trust_option
+from dasklab.errors import LabError
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
     from dasklab.model.files import Outcome
     from dasklab.predict.calibration import Calibration
     from dasklab.predict.prediction import RunSummary
+    from dasklab.results.run import Trial
     from dasklab.sim.scenario import Scenario
 
 HEAD = ("what", "repeats", "mean", "90 % of the repeats", "may be", "moved between workers")
 
 
 @click.command()
-@click.argument("path", metavar="TRIAL|RUN", type=UserPath(exists=True, file_okay=False))
+@click.argument("path", metavar="RUN|TRIAL|RECORD", type=UserPath(exists=True, file_okay=False))
 @click.option(
     "--set", "assignments", metavar="SETTING=VALUE", multiple=True, help="A change; may be repeated."
 )
@@ -53,6 +55,9 @@ def whatif(
     The first rows are the measured trial and its simulation: their difference shows how well this trial can
     be predicted. The "may be" range includes the error found when predictions were validated.
 
+    A RECORD of any cluster (`dasklab.record`, `dasklab record`) is simulated from what it holds: its tasks,
+    graphs, transfers, and the client's waits and pauses. What it does not hold is refused or named.
+
     For a RUN, its baseline and null trials are used. Seeds are dealt to them, so predictions vary as much as
     equal trials do. Each trial's calibration is written to its directory.
 
@@ -60,11 +65,12 @@ def whatif(
     dasklab whatif RUN                                   measured and simulated
     dasklab whatif RUN --set lab_nic_rate_mbit=2500      another rate cap on scheduler and workers
     dasklab whatif TRIAL --set workers=64 --set cores_each=1 --set delay_ms=2
+    dasklab whatif RECORD --set workers=12 --set threads=2 --set rate_mbit=1000 --set rtt_ms=5
     dasklab whatif TRIAL --set workers=8 --set 'racks=[{workers: 4}, {workers: 4, delay_ms: 2}]'
 
     Settings are those of an experiment (bridge, repeats, links.HOST.loss_pct, nics.HOST.rate_mbit, dask.*),
-    and workers, threads, cores, cores_each, racks, rtt_ms, rtt_times, rate_times, queue_bytes,
-    scheduler_speed, worker_speed.
+    and workers, threads, cores, cores_each, racks, rate_mbit, rate_times, rtt_ms, rtt_times, queue_bytes,
+    scheduler_speed, worker_speed. Of a record, they are these, links.HOST.* and dask.*.
     """
     from dasklab.predict import prediction
     from dasklab.predict.calibrate import calibrations_of
@@ -73,7 +79,11 @@ def whatif(
     from dasklab.predict.whatif import check, parse, scenario
     from dasklab.results.run import open_run
 
-    measured_trials = baseline(open_run(path))
+    run = open_run(path)
+    if not run.is_experiment and run.single.is_record:
+        _predict_record(run.single, assignments, seeds, file, as_json=as_json)
+        return
+    measured_trials = baseline(run)
     trial, changes = measured_trials[0].requested, parse(assignments)
     require_trust((stored.requested.workload for stored in measured_trials), path, trusted=trusted)
     check(trial, changes)  # before the calibration, which takes long
@@ -99,6 +109,31 @@ def whatif(
         return
     _print_rows(rows)
     _print_notes(changed, calibrations[0], outside, list(unknown))
+
+
+def _predict_record(
+    record: Trial, assignments: tuple[str, ...], seeds: int, file: Path | None, *, as_json: bool
+) -> None:
+    from dasklab.predict.record_whatif import HEAD, predict
+    from dasklab.predict.whatif import parse
+
+    if file:
+        raise LabError(
+            f"--calibration: the record {record.folder} has costs of its own; leave the option out"
+        )
+    number = count(1)
+
+    def report(outcome: Outcome) -> None:
+        click.echo(f"  simulated {next(number)}: {outcome.cpu_s:.1f} s of CPU", err=True)
+
+    predicted = predict(record, parse(assignments), ", ".join(assignments), range(seeds), report)
+    if as_json:
+        for row, wide in zip(predicted.rows, predicted.wide, strict=True):
+            more = {"may_low_s": wide.low_s, "may_high_s": wide.high_s, "outside": predicted.outside}
+            click.echo(json.dumps(asdict(row) | (more if row.simulated else {}) | {"notes": predicted.notes}))
+        return
+    print_table(HEAD, predicted.cells)
+    click.echo("\n" + "\n".join(predicted.notes))
 
 
 def _widened(rows: list[RunSummary]) -> list[RunSummary]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dasklab import records
@@ -16,7 +16,8 @@ from dasklab.predict.calibration import Calibration
 from dasklab.predict.whatif import scenario
 from dasklab.records import Frames
 from dasklab.results.run import Trial, read_document
-from dasklab.sim.costs import Role
+from dasklab.sim.costs import Costs, Role
+from dasklab.sim.scenario import Scenario
 
 FITTING_ROUNDS = 3  # each fits costs to the operations that a simulation with these costs makes
 COUNTED_REPEATS = 2  # timed ones, in each of these simulations
@@ -58,11 +59,6 @@ def calibrate_each(trials: Sequence[Trial]) -> dict[Trial, Calibration]:
 def calibrate(stored: Trial) -> Calibration:
     """Derive the costs of a trial.
 
-    The records say how busy event loops were; a simulation counts the operations that they were busy with.
-    The first simulation is without costs. The next ones have the costs found so far, because a repeat that
-    takes longer has more heartbeats, and its messages are batched differently. The time that tasks spend in
-    these simulations waiting for their event loop or a core is subtracted from the recorded handoff.
-
     Raises:
         LabError: the trial had faults, or lacks Dask's records.
     """
@@ -75,17 +71,47 @@ def calibrate(stored: Trial) -> Calibration:
     frames = records.tables_of(stored)
     calibration = _without_costs(stored, repeats, frames)
     few_repeats = {"repeats": min(COUNTED_REPEATS, trial.repeats)}
-    recorded_handoff_s = recorded.handoff_s(frames)
+    return fit(
+        calibration,
+        lambda calibration: scenario(trial, calibration, few_repeats, seed=0),
+        repeats,
+        recorded.handoff_s(frames),
+        executions=few_repeats["repeats"] + trial.warmups,
+    )
+
+
+def fit(
+    calibration: Calibration,
+    scenario_of: Callable[[Calibration], Scenario],
+    repeats: Sequence[Repeat],
+    recorded_handoff_s: float,
+    *,
+    executions: int,
+    scheduler_s: float = 0.0,
+) -> Calibration:
+    """Return a calibration with the costs of event loops and the handoff of tasks.
+
+    The records say how busy event loops were; a simulation counts the operations that they were busy with.
+    The first simulation is without costs. The next ones have the costs found so far, because a repeat that
+    takes longer has more heartbeats, and its messages are batched differently. The time that tasks spend in
+    these simulations waiting for their event loop or a core is subtracted from the recorded handoff.
+
+    Args:
+        scenario_of: returns the scenario without a change, with the costs of a calibration.
+        executions: how often a simulation executes what a repeat is, warm-ups included.
+        scheduler_s: how long the scheduler's loop was busy in a repeat with what costs nothing more.
+    """
     for _ in range(FITTING_ROUNDS):
-        outcome = processes.simulate(scenario(trial, calibration, few_repeats, seed=0))
+        outcome = processes.simulate(scenario_of(calibration))
         ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
         for name, count in outcome.ops.items():
             role = _role(name)
-            ops[role] = ops.get(role, 0.0) + count / (few_repeats["repeats"] + trial.warmups)
+            ops[role] = ops.get(role, 0.0) + count / executions
         missing_s = max(0.0, calibration.handoff_s + recorded_handoff_s - outcome.handoff_s)
-        calibration = calibration.model_copy(
-            update={"costs": recorded.costs(repeats, ops), "handoff_s": missing_s}
-        )
+        costs = recorded.costs(repeats, ops)
+        scheduler = max(0.0, costs["scheduler"].op_s - scheduler_s / ops["scheduler"])
+        costs["scheduler"] = Costs(op_s=scheduler)
+        calibration = calibration.model_copy(update={"costs": costs, "handoff_s": missing_s})
     return calibration
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dasklab.errors import LabError
 from dasklab.predict.calibration import Calibration, TaskSamples
 from dasklab.sim.costs import IDLE_WORKER, Costs, Role
-from dasklab.sim.scenario import Record
+from dasklab.sim.program import Record
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dasklab.predict import processes
 from dasklab.predict.calibration import Calibration, pair_with_seeds
 from dasklab.predict.whatif import scenario
 from dasklab.results.run import Trial
+from dasklab.sim.scenario import Scenario
 
 TAIL_PCT = 5  # so many of the repeats lie on each side of the interval
 
@@ -81,6 +82,17 @@ def predict(
         scenario(trial, calibration, changes, seed=seed)
         for calibration, seed in pair_with_seeds(calibrations, seeds)
     ]
+    return simulated(what, scenarios, on_outcome)
+
+
+def simulated(
+    what: str, scenarios: Iterable[Scenario], on_outcome: Callable[[Outcome], None] = lambda _: None
+) -> tuple[RunSummary, list[Outcome]]:
+    """Simulate scenarios and summarize their timed repeats.
+
+    Raises:
+        LabError: a simulation failed.
+    """
     outcomes = processes.simulate_all(scenarios, on_outcome)
     if failure := next((outcome for outcome in outcomes if outcome.failed), None):
         raise LabError(f"{what}: seed {failure.seed}: {failure.failed}")

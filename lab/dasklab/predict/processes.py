@@ -12,6 +12,7 @@ from functools import partial
 
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome
+from dasklab.model.settings.trial_settings import Workload
 from dasklab.model.settings.trusted_source import require_trusted
 from dasklab.paths import WORKLOADS
 from dasklab.sim.scenario import Scenario
@@ -45,7 +46,8 @@ def simulate(scenario: Scenario, processes: SimulationProcesses | None = None) -
     Raises:
         LabError: the scenario cannot be simulated, or its workload's source is not trusted.
     """
-    require_trusted(scenario.workload)
+    if isinstance(scenario.workload, Workload):
+        require_trusted(scenario.workload)
     processes = processes or SimulationProcesses()
     with subprocess.Popen(
         [sys.executable, "-m", "dasklab.sim"],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
@@ -19,6 +20,7 @@ from scipy.optimize import nnls
 from scipy.special import gammaln
 
 from dasklab.breakdown.answers.summary import moved_bytes
+from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.predict.calibration import TaskSamples
 from dasklab.records import Frames
@@ -33,6 +35,7 @@ PREPARED_S = 0.1
 # No event loop takes longer for a byte. Without a bound the regression is wrong where few bytes are moved:
 # results of long tasks, say, are then blamed for the time that the tasks took.
 MAX_BYTE_S = 1e-8
+MAX_TURN_S = 0.05  # of an event loop that only handles messages
 SHARDS = "p2p/foreground/shards/bytes"
 
 
@@ -42,7 +45,7 @@ def task_samples(frames: Frames, granted: float = 1.0) -> dict[str, TaskSamples]
     Of results that were computed before the first repeat only the size is known.
     """
     recorded = _timed(frames, "tasks").dropna(subset=["start_s", "stop_s"])
-    shares = _cpu_shares(frames)
+    shares = cpu_shares(frames)
     by_prefix = {
         prefix: TaskSamples(
             samples=_thinned(
@@ -115,9 +118,36 @@ def poisson(numbers: NDArray[np.int_], mean: float) -> NDArray[np.float64]:
 
 def handoff_s(frames: Frames) -> float:
     """Return the mean time that a task takes from its worker's event loop to its thread, and back."""
+    passed_s = _handoffs_s(frames)
+    return max(0.0, float(passed_s.mean())) if len(passed_s) else 0.0
+
+
+def _handoffs_s(frames: Frames) -> pd.Series[float]:
     recorded = _timed(frames, "tasks")
-    passed_s = (recorded.start_s - recorded.executing_s) + (recorded.done_s - recorded.stop_s)
-    return max(0.0, float(passed_s.mean())) if passed_s.notna().any() else 0.0
+    passed_s: pd.Series[float] = recorded.start_s - recorded.executing_s + recorded.done_s - recorded.stop_s
+    return passed_s.dropna()
+
+
+def usual_turns(repeat: Repeat, busy: pd.DataFrame) -> Repeat:
+    """Return a repeat whose event loops are busy as usual.
+
+    Without the seconds for which a loop was kept from running, and at most MAX_TURN_S of each turn: modules
+    that are imported for the first time, for example, cost no message anything.
+
+    Args:
+        busy: the table of that name, on the repeat's clock.
+    """
+    own = busy[busy.node.isin(repeat.places.nodes)]
+    start = (own.start_s + own.late_s.fillna(0.0)).to_numpy(float)
+    stop = np.maximum(start, np.minimum(own.stop_s.to_numpy(float), start + MAX_TURN_S))
+    nodes = np.array([repeat.node(name) for name in own.node], np.int64)
+    return replace(repeat, busy=IntervalSets(nodes, start, stop))
+
+
+def usual_handoff_s(frames: Frames) -> float:
+    """Return the median time that a task takes from its worker's event loop to its thread, and back."""
+    passed_s = _handoffs_s(frames)
+    return max(0.0, float(passed_s.median())) if len(passed_s) else 0.0
 
 
 def loop_cpu(frames: Frames, repeats: Sequence[Repeat], granted: float = 1.0) -> dict[Role, float]:
@@ -201,7 +231,7 @@ def _thinned(samples: Iterable[tuple[float, float]]) -> tuple[tuple[float, int],
     return tuple(rows[:: -(-len(rows) // MAX_SAMPLES_OF_A_PREFIX)])
 
 
-def _cpu_shares(frames: Frames) -> dict[str, float]:
+def cpu_shares(frames: Frames) -> dict[str, float]:
     """Return the share of a task's time in which a core computed, by prefix."""
     return {
         prefix: cpu_s / (cpu_s + other_s) if cpu_s + other_s > 0 else 1.0

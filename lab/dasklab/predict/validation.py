@@ -52,7 +52,7 @@ class Case(Strict):
         """Return the case that a scenario is, with its prediction error."""
         links = scenario.links.values()
         return cls(
-            workload=scenario.workload.name,
+            workload=scenario.workload_name,
             workers=scenario.workers,
             threads=scenario.threads,
             bridge=scenario.bridge,

@@ -41,6 +41,7 @@ class SimulationSettings(Strict):
         cores: cores that all machines share.
         cores_each: cores that each machine has for itself.
         starved: other load: seconds that a worker waits for a core, per second that it has one.
+        rate_mbit: rate cap of all links.
         rate_times: factor on all rates, also of links without a rate cap.
         rtt_times: factor on the round trip and all delays.
         scheduler_speed: factor on the speed of the scheduler's core.
@@ -55,6 +56,7 @@ class SimulationSettings(Strict):
     starved: float | None = Field(default=None, ge=0)
     racks: tuple[Site, ...] = ()
     rtt_ms: float | None = Field(default=None, ge=0)
+    rate_mbit: float | None = Field(default=None, gt=0)
     queue_bytes: float | None = Field(default=None, ge=0)
     rate_times: float = Field(default=1, gt=0)
     rtt_times: float = Field(default=1, gt=0)
@@ -105,7 +107,7 @@ def scenario(
     workers = simulation.workers or trial.workers
     links = _overlay(trial.links, expand_aliases(settings.links, workers, "--set links"))
     nics = expand_aliases(settings.nics, workers, "--set nics")
-    rates = _rates(trial, nics, workers, calibration.uncapped_mbit)
+    rates = _rates(trial, nics, workers, calibration.uncapped_mbit, simulation.rate_mbit)
     rtt_ms = calibration.rtt_ms if simulation.rtt_ms is None else simulation.rtt_ms
     waiting = CoreWaits(calibration, simulation.cores, simulation.cores_each, simulation.starved)
     queue_bytes = calibration.queue_bytes if simulation.queue_bytes is None else simulation.queue_bytes
@@ -134,7 +136,7 @@ def scenario(
         shuffled_bytes=calibration.shuffled_bytes,
         late_s=tuple(count * PREPARED_S for count in calibration.behind),
         dask=merge(merge(trial.dask, trial.resolved_scheduler.settings), settings.dask),
-        design=_design(simulation, workers),
+        design=design_of(simulation, workers),
         faults=trial.faults,
         limit_s=trial.ttl_s if trial.faults else Scenario.model_fields["limit_s"].default,
         seed=seed,
@@ -163,7 +165,7 @@ def check(trial: RequestedTrial, changes: dict[str, Any]) -> tuple[SimulationSet
     _, scheduler, *others = host_names(workers)
     if problem := faults.find_mistake(trial.faults, scheduler, others):
         raise LabError(f"--set workers: {problem}")
-    if trial.faults and _design(simulation, workers) == "light":
+    if trial.faults and design_of(simulation, workers) == "light":
         raise LabError(
             f"faults need full workers; the light model used above {MANY_WORKERS} workers has no connections"
             " to break"
@@ -176,7 +178,7 @@ def threads(trial: RequestedTrial, calibration: Calibration) -> int:
     return Layout.parse(trial.layout).threads if trial.layout else calibration.threads
 
 
-def _design(simulation: SimulationSettings, workers: int) -> Literal["whole", "light"]:
+def design_of(simulation: SimulationSettings, workers: int) -> Literal["whole", "light"]:
     return simulation.design or ("light" if workers > MANY_WORKERS else "whole")
 
 
@@ -205,14 +207,21 @@ def _overlay(links: dict[str, Link], changes: dict[str, Link]) -> dict[str, Link
 
 
 def _rates(
-    trial: RequestedTrial, changes: dict[str, NicOverride], workers: int, uncapped_mbit: float
+    trial: RequestedTrial,
+    changes: dict[str, NicOverride],
+    workers: int,
+    uncapped_mbit: float,
+    all_mbit: float | None,
 ) -> dict[str, float]:
-    """Return the payload rate of each host's link. Additional workers have the NIC of the first one."""
+    """Return the payload rate of each host's link. Additional workers have the NIC of the first one.
+
+    ``all_mbit`` is the cap of the links that ``changes`` does not name.
+    """
     first = trial.nics.get("worker-1")
     rates = {}
     for host in host_names(workers):
         card = trial.nics.get(host, first if host.startswith("worker-") else None)
-        cap = card.rate_mbit if card else 0.0
+        cap = all_mbit or (card.rate_mbit if card else 0.0)
         changed = changes[host].rate_mbit if host in changes else None
         cap = cap if changed is None else changed
         rates[host] = cap * PAYLOAD if cap else uncapped_mbit

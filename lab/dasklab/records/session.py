@@ -70,6 +70,7 @@ class Session:
         code: bool = True,
         keys: str = "plain",
         explain: Callable[[Path], Any] = str,
+        whatif: Callable[..., Any] = str,
         max_mb: float = 1000,
         hold: bool = False,
         watches: bool = False,
@@ -83,7 +84,8 @@ class Session:
         if keys not in KEYS:
             raise LabError(f"keys is '{keys}'; it must be one of {', '.join(KEYS)}")
         self.client, self.folder = client, Path(folder)
-        self.privacy, self._explain = Privacy(keys == "hash", code), explain
+        self.privacy = Privacy(keys == "hash", code)
+        self._explain, self._whatif = explain, whatif
         self.watches, self.stop = watches, NAN
         self.hold, self.lease_s = hold, HELD_LEASE_S if hold else LEASE_S
         self.own_recorder = ClientRecorder(client, self.privacy, hold)
@@ -417,6 +419,21 @@ class Session:
             LabError: the explanation has no such clause.
         """
         return self._explain(self.folder).why(clause)
+
+    def whatif(self, *, seeds: int = 4, **changes: Any) -> Any:
+        """Predict how long the recorded block would take with other settings.
+
+            run.whatif(workers=12, rate_mbit=1000)
+            run.whatif(dask={"distributed.scheduler.worker-saturation": 1.0})
+
+        Args:
+            seeds: number of simulations of each row.
+            changes: settings as `dasklab whatif` has them.
+
+        Raises:
+            LabError: a setting is unknown or impossible, or the record cannot be simulated.
+        """
+        return self._whatif(self.folder, seeds, changes)
 
 
 async def _answer(request: Awaitable[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from dasklab.sim.kernel import Host, Kernel
 from dasklab.sim.network import Network, Port, Rack
 from dasklab.sim.network.fluid import Pipe
 from dasklab.sim.network.network import NO_LIMIT
-from dasklab.sim.scenario import Record, Scenario
+from dasklab.sim.program import Program, Record
+from dasklab.sim.scenario import Scenario
 
 if TYPE_CHECKING:
     from dasklab.sim.cluster.tasks import Draw
@@ -47,9 +49,20 @@ def draw(scenario: Scenario, unknown: dict[str, None]) -> Draw:
     """Return the function that draws what a task does, by seed and key.
 
     A task gets one of the records of its prefix. A prefix without records is added to ``unknown``, and its
-    tasks get one of all records.
+    tasks get one of all records. The tasks of a program have the records of their keys, one after the other;
+    a key that is computed more often has its last one again.
     """
     from dasklab.sim.cluster.tasks import Work
+
+    if isinstance(scenario.workload, Program):
+        program = scenario.workload
+        own = {key: deque(works) for key, works in zip(program.keys, program.works, strict=True)}
+
+        def take(key: str, _: str) -> Work:
+            works = own[key]
+            return Work(*(works.popleft() if len(works) > 1 else works[0]))
+
+        return take
 
     all_records: tuple[Record, ...] = tuple(
         record for records in scenario.tasks.values() for record in records

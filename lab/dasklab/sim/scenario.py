@@ -12,8 +12,7 @@ from dasklab.model.settings.faults import Fault, find_mistake
 from dasklab.model.settings.link import Link
 from dasklab.model.settings.trial_settings import Workload
 from dasklab.sim.costs import Costs, Role
-
-Record = tuple[float, float, int]  # CPU seconds, seconds of waiting, bytes of the result; none is negative
+from dasklab.sim.program import Program, Record
 
 
 class Site(Strict):
@@ -30,7 +29,7 @@ class Scenario(Strict):
     No number is infinite or NaN. No attribute is sorted, unless it says so.
 
     Attributes:
-        workload: what the client computes.
+        workload: what the client computes: code, or a program that was recorded.
         workers, threads: number of workers, and of threads of each.
         repeats, warmups: number of timed computations, and of those before them that are not timed.
         bridge: ``flooding``: every frame goes to every port.
@@ -47,7 +46,7 @@ class Scenario(Strict):
         driver_s: how long the client computes before the scheduler has a repeat's graph.
         handoff_s: how long a task waits for its thread.
         tasks: by key prefix, records of which each task draws one. Equal records may repeat. A task of
-            another prefix draws from all records, so there is at least one.
+            another prefix draws from all records, so there is at least one. A program has its own instead.
         shuffled_bytes: bytes that each transfer task of a peer-to-peer shuffle sends to all workers.
         late_s: how much longer each worker's first task takes, in the order of the workers; never negative.
             The last number holds for all further workers.
@@ -59,7 +58,7 @@ class Scenario(Strict):
         seed: of the dice. The same scenario with the same seed gives the same events at the same times.
     """
 
-    workload: Workload
+    workload: Workload | Program
     workers: int = Field(ge=1)
     threads: int = Field(ge=1)
     repeats: int = Field(ge=1)
@@ -76,7 +75,7 @@ class Scenario(Strict):
     costs: dict[Role, Costs] = {}
     driver_s: float = Field(default=0, ge=0)
     handoff_s: float = Field(default=0, ge=0)
-    tasks: dict[str, tuple[Record, ...]]
+    tasks: dict[str, tuple[Record, ...]] = {}
     shuffled_bytes: float = Field(default=0, ge=0)
     late_s: tuple[float, ...] = ()
     dask: dict[str, Any] = {}
@@ -84,6 +83,11 @@ class Scenario(Strict):
     faults: tuple[Fault, ...] = ()
     limit_s: float = Field(default=86_400, gt=0)
     seed: int = 0
+
+    @property
+    def workload_name(self) -> str:
+        """The name of the workload; ``record`` for a program that was recorded."""
+        return "record" if isinstance(self.workload, Program) else self.workload.name
 
     @property
     def worker_names(self) -> tuple[str, ...]:
@@ -104,7 +108,9 @@ class Scenario(Strict):
         places = sum(rack.workers for rack in self.racks)
         if self.racks and places < self.workers:
             raise LabError(f"racks: they hold {places} workers, there are {self.workers}")
-        if not any(self.tasks.values()):
+        if isinstance(self.workload, Program):
+            self.workload.check()
+        elif not any(self.tasks.values()):
             raise LabError("tasks: there is no record of a task; at least one is needed")
         for prefix, records in self.tasks.items():
             if any(number < 0 for record in records for number in record):

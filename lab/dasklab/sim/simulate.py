@@ -22,6 +22,7 @@ from dasklab.model.settings.trial_settings import Workload
 from dasklab.paths import WORKLOADS
 from dasklab.sim import build
 from dasklab.sim.kernel import HungError, Kernel, virtual_time
+from dasklab.sim.program import Program
 from dasklab.sim.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -116,7 +117,11 @@ def _peak_memory_mb() -> float:
 
 
 def _prepare(scenario: Scenario, cluster: SimCluster) -> Any:
-    """Import the workload and prepare it on this cluster."""
+    """Import the workload, or take the program, and prepare it on this cluster."""
+    if isinstance(scenario.workload, Program):
+        from dasklab.sim.cluster.replay import ProgramReplay
+
+        return ProgramReplay(cluster, scenario.workload)
     import dask.array
 
     dask.array.random.seed(scenario.seed)

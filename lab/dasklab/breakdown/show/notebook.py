@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dasklab.breakdown.answers.advice.rules import Advice
 from dasklab.breakdown.answers.bottlenecks.grounds import Grounds
@@ -15,6 +16,9 @@ from dasklab.breakdown.show.answer import Sentences, answer
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.breakdown.show.wording import Row
 from dasklab.results.run import open_trial
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Readable on light and dark pages: colours are inherited, lines are half transparent.
 STYLE = "border-collapse:collapse;text-align:left;border-bottom:1px solid #8888"
@@ -41,7 +45,7 @@ class Explanation:
 
     def __str__(self) -> str:
         sentences = [*self._answer.texts, *(f"- {piece}" for piece in self.explained.advice)]
-        tables = ["\n".join(_aligned([head, *rows])) for head, rows in self._tables if rows]
+        tables = ["\n".join(aligned([head, *rows])) for head, rows in self._tables if rows]
         return "\n\n".join([*sentences, *tables])
 
     __repr__ = __str__
@@ -49,7 +53,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         text = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self._answer.texts)
         text += "".join(map(_html_advice, self.explained.advice))
-        tables = "".join(_html_table(head, rows) for head, rows in self._tables if rows)
+        tables = "".join(html_table(head, rows) for head, rows in self._tables if rows)
         return text + tables + self._picture()
 
     def why(self, clause: str = "") -> EvidenceTable:
@@ -66,11 +70,7 @@ class Explanation:
             from dasklab.breakdown.show import pictures
         except ImportError:
             return "<p>For a picture: pip install dasklab[report]</p>"
-        svg = io.StringIO()
-        figure = pictures.threads({self.explained.trial.name: self.explained.median_repeat})
-        figure.savefig(svg, format="svg")
-        text = svg.getvalue()
-        return f'<div style="{WHITE}">{text[text.index("<svg") :]}</div>'
+        return html_picture(pictures.threads({self.explained.trial.name: self.explained.median_repeat}))
 
 
 class EvidenceTable:
@@ -80,12 +80,12 @@ class EvidenceTable:
         self.clauses = clauses
 
     def __str__(self) -> str:
-        return "\n".join(_aligned([why.HEAD, *why.rows(self.clauses)]))
+        return "\n".join(aligned([why.HEAD, *why.rows(self.clauses)]))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return _html_table(why.HEAD, why.rows(self.clauses))
+        return html_table(why.HEAD, why.rows(self.clauses))
 
 
 def explain_folder(folder: Path) -> Explanation:
@@ -93,7 +93,7 @@ def explain_folder(folder: Path) -> Explanation:
     return Explanation(explain(open_trial(folder)))
 
 
-def _aligned(rows: list[Row]) -> Iterator[str]:
+def aligned(rows: list[Row]) -> Iterator[str]:
     """Return the lines of a table whose columns are as wide as their longest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -105,9 +105,16 @@ def _html_advice(piece: Advice) -> str:
     return f'<p>→ {html.escape(text)}<a href="{page}">Dask&#x27;s documentation</a></p>'
 
 
-def _html_table(head: Row, rows: Iterable[Row]) -> str:
+def html_table(head: Row, rows: Iterable[Row]) -> str:
     lines = [_html_row("th", head), *(_html_row("td", row) for row in rows)]
     return f'<table style="{STYLE}">{"".join(lines)}</table>'
+
+
+def html_picture(figure: Figure) -> str:
+    svg = io.StringIO()
+    figure.savefig(svg, format="svg")
+    text = svg.getvalue()
+    return f'<div style="{WHITE}">{text[text.index("<svg") :]}</div>'
 
 
 def _html_row(tag: str, cells: Row) -> str:

@@ -1,0 +1,301 @@
+"""A record of any cluster as a workload: costs, the client's program, and scenarios with other settings."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dask.utils import key_split
+
+from dasklab import records
+from dasklab.breakdown.model.repeat import INSIDE_TASKS, Extent, Repeat
+from dasklab.breakdown.prepare.common_clock import to_common_clock
+from dasklab.breakdown.show.explain import Explained, explain
+from dasklab.errors import LabError, did_you_mean
+from dasklab.model.experiments.experiment import merge
+from dasklab.model.forms.strict import validate
+from dasklab.model.settings.dask_settings import defaults
+from dasklab.model.settings.hosts import expand_aliases
+from dasklab.model.settings.simulated import MODELLED_DASK, unmodelled, unmodelled_link
+from dasklab.model.settings.trial_settings import Settings
+from dasklab.model.settings.variants import ResolvedScheduler
+from dasklab.predict import record_links, recorded
+from dasklab.predict.calibrate import fit
+from dasklab.predict.calibration import Calibration, TaskSamples
+from dasklab.predict.client_program import ClientProgram, client_program
+from dasklab.predict.core_waits import CoreWaits
+from dasklab.predict.trial_links import OTHER_QUEUE_BYTES
+from dasklab.predict.whatif import PAYLOAD, SimulationSettings, design_of
+from dasklab.records import Frames
+from dasklab.results.run import Trial
+from dasklab.sim.cluster.shuffle import BARRIER
+from dasklab.sim.program import Program
+from dasklab.sim.scenario import Scenario
+from dasklab.terminal import counted
+
+TRANSFER = "shuffle-transfer"
+EXPERIMENT_SETTINGS = ("links", "dask")  # of an experiment, which hold for a record, too
+
+
+@dataclass(frozen=True)
+class RecordedWork:
+    """What a record says of its cluster and its work.
+
+    Attributes:
+        measured_s: how long the recorded block took.
+        moved_bytes: what workers sent to each other.
+        usual: the block, with event loops that are busy as usual (see ``recorded.usual_turns``).
+        calibration: costs; the samples of each prefix are in the order of the program's computations.
+        dask: settings of Dask that differed from its defaults, as far as they are recorded and simulated.
+        limits: sentences on what is known to be simulated otherwise than it was.
+    """
+
+    explained: Explained
+    client_program: ClientProgram
+    usual: Repeat
+    calibration: Calibration
+    dask: dict[str, Any]
+    limits: tuple[str, ...]
+
+    @property
+    def repeat(self) -> Repeat:
+        return self.explained.repeats[0]
+
+    @property
+    def measured_s(self) -> float:
+        return self.repeat.makespan
+
+    @property
+    def moved_bytes(self) -> float:
+        return float(self.repeat.moved.sum())
+
+
+def read(record: Trial) -> RecordedWork:
+    """Return the work of a record.
+
+    Raises:
+        LabError: the record does not hold what a simulation needs; the message says what.
+    """
+    document, frames = records.load_record(record)
+    explained = explain(record)
+    repeat = explained.repeats[0]
+    if reason := next(_missing(frames, repeat, document.lost), None):
+        raise LabError(f"{record.folder}: {reason}")
+    aligned = to_common_clock(frames, explained.clocks)
+    program = client_program(repeat, aligned, is_recorded=repeat.extent is Extent.BLOCK)
+    if not program.program.steps or not any(graph.tasks for graph in program.program.graphs):
+        raise LabError(f"{record.folder}: no task ended in this record: there is nothing to simulate")
+    usual = recorded.usual_turns(repeat, aligned["busy"])
+    calibration = Calibration(
+        experiment="record",
+        trial=record.folder.name,
+        cell="record",
+        machine="unknown",
+        versions={},
+        tasks=_samples(program.program, frames),
+        starved=recorded.starved(frames),
+        costs={},
+        loop_cpu={role: min(1.0, share) for role, share in recorded.loop_cpu(frames, [usual]).items()},
+        driver_s=0.0,
+        workers=_most_workers(repeat),
+        threads=max(repeat.threads.values()),
+        rtt_ms=record_links.rtt_ms(frames),
+        uncapped_mbit=record_links.link_mbit(repeat),
+        burst_bytes=0.0,
+        queue_bytes=OTHER_QUEUE_BYTES,
+    )
+    return RecordedWork(
+        explained, program, usual, calibration, _dask(frames), tuple(_limits(program, repeat))
+    )
+
+
+def calibrate(work: RecordedWork) -> Calibration:
+    """Return the costs of a record with those of its event loops, which simulations without a change find."""
+    loop_s = sum(graph.loop_s for graph in work.client_program.program.graphs)
+    return fit(
+        work.calibration,
+        lambda calibration: scenario(work, calibration, {}, seed=0),
+        [work.usual],
+        recorded.usual_handoff_s(records.tables_of(work.explained.trial)),
+        executions=1,
+        scheduler_s=loop_s,
+    )
+
+
+def scenario(work: RecordedWork, calibration: Calibration, changes: dict[str, Any], *, seed: int) -> Scenario:
+    """Return the scenario of a record with changed settings.
+
+    Raises:
+        LabError: a setting is unknown, impossible or not simulated.
+    """
+    simulation, settings = check(work, changes)
+    workers = simulation.workers or calibration.workers
+    waiting = CoreWaits(calibration, simulation.cores, simulation.cores_each, simulation.starved)
+    mbit = calibration.uncapped_mbit if simulation.rate_mbit is None else simulation.rate_mbit * PAYLOAD
+    rtt_ms = calibration.rtt_ms if simulation.rtt_ms is None else simulation.rtt_ms
+    queue_bytes = calibration.queue_bytes if simulation.queue_bytes is None else simulation.queue_bytes
+    links = expand_aliases(settings.links, workers, "--set links")
+    base = Scenario(
+        workload=_with_works(work.client_program.program, calibration, waiting, simulation.worker_speed),
+        workers=workers,
+        threads=simulation.threads or calibration.threads,
+        repeats=1,
+        warmups=0,
+        links={host: link for host, link in links.items() if not link.clear},
+        racks=simulation.racks,
+        rtt_ms=rtt_ms * simulation.rtt_times,
+        queue_bytes=queue_bytes,
+        cores=waiting.shared_cores(workers),
+        cores_each=simulation.cores_each,
+        costs=waiting.costs(simulation.scheduler_speed, simulation.worker_speed),
+        handoff_s=waiting.handoff_s(simulation.worker_speed),
+        dask=merge(work.dask, settings.dask),
+        design=design_of(simulation, workers),
+        seed=seed,
+    )
+    rates_mbit = dict.fromkeys(base.machines, mbit * simulation.rate_times)
+    return base.model_copy(update={"rates_mbit": rates_mbit})
+
+
+def check(work: RecordedWork, changes: dict[str, Any]) -> tuple[SimulationSettings, Settings]:
+    """Validate changes.
+
+    Raises:
+        LabError: a setting is unknown, impossible or not simulated, or the record lacks what it changes.
+    """
+    allowed = sorted({*SimulationSettings.model_fields, *EXPERIMENT_SETTINGS})
+    for key in changes:
+        if key not in allowed:
+            hint = did_you_mean(key, allowed)
+            raise LabError(f"--set {key}: not a setting of a record; allowed: {', '.join(allowed)}{hint}")
+    own = {key: value for key, value in changes.items() if key in SimulationSettings.model_fields}
+    simulation = validate(SimulationSettings, own, "--set")
+    settings = validate(
+        Settings, {key: changes[key] for key in EXPERIMENT_SETTINGS if key in changes}, "--set"
+    )
+    workers = simulation.workers or work.calibration.workers
+    links = expand_aliases(settings.links, workers, "--set links")
+    reasons = [*unmodelled(settings, ResolvedScheduler())]
+    reasons += [reason for host, link in links.items() for reason in unmodelled_link(host, link)]
+    if reasons:
+        raise LabError(f"--set {reasons[0]}")
+    threads = sorted(set(work.repeat.threads.values()))
+    if len(threads) > 1 and simulation.threads is None:
+        numbers = ", ".join(map(str, threads))
+        raise LabError(
+            f"{work.explained.trial.folder}: its workers had different numbers of threads ({numbers}), and "
+            "simulated workers all have the same",
+            "name one: --set threads=N",
+        )
+    if simulation.rate_times != 1 and simulation.rate_mbit is None and not work.calibration.uncapped_mbit:
+        raise LabError(
+            "--set rate_times: the rate of its links is unknown, because hardly any data moved",
+            "name a rate: --set rate_mbit=N",
+        )
+    if design_of(simulation, workers) == "light" and _needs_whole(work.client_program.program):
+        raise LabError(
+            f"--set workers={workers}: more than 100 simulated workers take no scattered data",
+            "request fewer workers, or --set design=whole, which takes long",
+        )
+    return simulation, settings
+
+
+def _needs_whole(program: Program) -> bool:
+    return any(step.does == "scatter" for step in program.steps)
+
+
+def _missing(frames: Frames, repeat: Repeat, lost: dict[str, int]) -> Iterator[str]:
+    """Yield why a record cannot be simulated."""
+    if lost:
+        yield "rows of it were lost, so tasks or what they need are missing: it cannot be simulated"
+    if not repeat.threads:
+        yield "it shows no worker: it cannot be simulated"
+    senders = {str(client) for client in frames["graphs"].client if client}
+    if any(client.startswith(INSIDE_TASKS) for client in senders):
+        yield "tasks that send tasks of their own (worker_client, get_client) are not simulated"
+    if len(senders) > 1:
+        yield f"{len(senders)} clients sent work; only the work of one client is simulated"
+    if len(frames["actor_calls"]):
+        yield "actors are not simulated"
+    if frames["tasks"].key.str.contains(TRANSFER, regex=False).any() or (
+        frames["tasks"].key.str.startswith(BARRIER).any()
+    ):
+        yield "peer-to-peer shuffles of a record are not simulated"
+
+
+def _limits(client: ClientProgram, repeat: Repeat) -> Iterator[str]:
+    """Yield a sentence for each thing of a record that is simulated otherwise than it was."""
+    left_out = client.left_out
+    if left_out.failed:
+        yield f"Left out: {counted(left_out.failed, 'failed attempt')}. The simulation has no failures."
+    if left_out.computed_again:
+        again = counted(left_out.computed_again, "computation")
+        yield f"Left out: {again} of lost results. In the simulation no worker is lost."
+    if left_out.unfinished:
+        yield f"Left out: {counted(left_out.unfinished, 'task')} without a result."
+    if repeat.joined or repeat.left:
+        yield f"Workers joined or left; {_most_workers(repeat)} are simulated from the start to the end."
+    if repeat.extent is Extent.WATCHED:
+        yield (
+            "The client was not recorded: each graph is sent after the results that were there when it came;"
+            " between graphs the client takes as long as it did."
+        )
+
+
+def _most_workers(repeat: Repeat) -> int:
+    """Return how many workers there were when there were most."""
+    changes = [(time, 1) for time in repeat.joined.values()] + [(time, -1) for time in repeat.left.values()]
+    present = most = len(repeat.threads) - len(repeat.joined)
+    for _, change in sorted(changes):
+        present += change
+        most = max(most, present)
+    return max(1, most)
+
+
+def _samples(program: Program, frames: Frames) -> dict[str, TaskSamples]:
+    """Return the computations by key prefix, in the order of the program, with their share of CPU time."""
+    shares = recorded.cpu_shares(frames)
+    samples: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+    for key, works in zip(program.keys, program.works, strict=True):
+        samples[str(key_split(key))] += [(seconds, nbytes) for _, seconds, nbytes in works]
+    return {
+        prefix: TaskSamples(samples=tuple(own), cpu_share=min(1.0, shares.get(prefix, 1.0)))
+        for prefix, own in samples.items()
+    }
+
+
+def _with_works(
+    program: Program, calibration: Calibration, waiting: CoreWaits, worker_speed: float
+) -> Program:
+    """Return the program with seconds of a core and of waiting, as the requested cores make them."""
+    works = {
+        prefix: iter(waiting.records(samples, worker_speed)) for prefix, samples in calibration.tasks.items()
+    }
+    prefixes = [str(key_split(key)) for key in program.keys]
+    return program.model_copy(
+        update={
+            "works": tuple(
+                tuple(next(works[prefix]) for _ in own)
+                for prefix, own in zip(prefixes, program.works, strict=True)
+            )
+        }
+    )
+
+
+def _dask(frames: Frames) -> dict[str, Any]:
+    """Return the settings of Dask that are simulated and that differed from its defaults, nested."""
+    settings: dict[str, Any] = {}
+    config = frames["config"]
+    for name, value in zip(config.setting, config.value, strict=True):
+        full = f"distributed.{name}".replace("_", "-")
+        modelled = any(f"{full}.".startswith(f"{prefix}.") for prefix in MODELLED_DASK)
+        parsed = json.loads(value)
+        if modelled and full in defaults() and parsed != defaults()[full]:
+            inner: Any = parsed
+            for part in reversed(full.split(".")):
+                inner = {part: inner}
+            settings = merge(settings, inner)
+    return settings

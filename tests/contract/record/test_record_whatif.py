@@ -1,0 +1,106 @@
+"""What a recorded block would take with other settings: predicted from a record of a real cluster."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dasklab
+import pytest
+from click.testing import CliRunner
+from dasklab.cli import main
+from dasklab.errors import LabError
+from dasklab.predict import record
+from dasklab.results.run import open_trial
+from distributed import Client, LocalCluster, as_completed
+
+from tests.contract.record.short_tasks import TASK_S, fail, sleep
+
+TASKS, PAUSE_S = 16, 1.0
+
+
+@pytest.fixture(scope="module")
+def run(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A map, a pause, a task that needs its results and data that was scattered, then work as it ends."""
+    with Client(cluster) as client:
+        client.gather(client.map(sleep, range(-10, 0)))  # first imports are not what is predicted
+        with dasklab.record(client, tmp_path_factory.mktemp("record") / "run") as run:
+            futures = client.map(sleep, range(TASKS))
+            client.gather(futures)
+            time.sleep(PAUSE_S)
+            data = client.scatter(b"0" * 100_000, hash=False)
+            client.submit(sleep, 100, data, *futures).result()
+            done = as_completed([client.submit(sleep, 100 + number) for number in (2, 3)])
+            done.add(client.submit(sleep, next(done), "again"))
+            list(done)
+            with pytest.raises(ValueError, match="7"):
+                client.submit(fail, 7).result()
+        yield run
+
+
+@pytest.fixture(scope="module")
+def work(run: Any) -> record.RecordedWork:
+    return record.read(open_trial(run.folder))
+
+
+def test_program_has_the_clients_steps_in_order(work: record.RecordedWork) -> None:
+    program = work.client_program.program
+    steps = [step.does for step in program.steps if step.does != "pause"]
+    assert steps[:3] == ["send", "wait", "gather"]
+    first_wait = next(step for step in program.steps if step.does == "wait")
+    assert first_wait.results == ((0, TASKS),)  # nothing is sent before all results of the map are there
+    assert steps.index("scatter") < [place for place, does in enumerate(steps) if does == "send"][1]
+    assert max(step.seconds for step in program.steps) >= PAUSE_S
+    third, fourth = (position for position, step in enumerate(program.steps) if step.graph in (2, 3))
+    sent_again = next(position for position, step in enumerate(program.steps) if step.graph == 4)
+    assert any(step.total for step in program.steps[max(third, fourth) : sent_again])
+    assert work.limits[0] == "Left out: 1 failed attempt. The simulation has no failures."
+
+
+def test_more_workers_shorten_what_waits_for_a_thread_and_nothing_else(run: Any) -> None:
+    predicted = run.whatif(seeds=1, workers=8)
+    measured, unchanged, changed = (row.mean_s for row in predicted.rows)
+    assert unchanged == pytest.approx(measured, rel=0.5)  # other tests may keep the CPUs busy
+    fewer_rounds = TASKS / 2 - TASKS / 8
+    assert changed < unchanged - fewer_rounds * TASK_S / 3
+    one_after_the_other = TASKS / 8 + 3  # rounds of the map, then tasks that wait for results before them
+    assert changed > PAUSE_S + one_after_the_other * TASK_S
+    assert "differs by" in predicted.notes[0]
+    assert "measured" in str(predicted)
+    assert "<table" in predicted._repr_html_()
+
+
+def test_command_prints_measured_first_then_unchanged_then_changed(run: Any) -> None:
+    arguments = ["whatif", str(run.folder), "--set", "rtt_ms=50", "--seeds", "1", "--json"]
+    printed = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    rows = [json.loads(line) for line in printed.stdout.splitlines()]
+    assert [row["what"] for row in rows] == ["measured", "simulated, unchanged", "simulated, rtt_ms=50"]
+    assert rows[2]["mean_s"] > rows[1]["mean_s"] + 0.2  # several round trips
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"worker": 3}, "--set worker: not a setting of a record; allowed: .* Did you mean workers?"),
+        ({"links": {"worker-9": {"delay_ms": 1}}}, r"--set links\.worker-9: no such host"),
+        ({"links": {"worker-1": {"delay": 1}}}, r"links\.worker-1\.delay: unknown key"),
+        ({"dask": {"distributed.scheduler.worker-saturatoin": 1}}, "close to it: .*worker-saturation"),
+        ({"dask": {"distributed.comm.compression": "lz4"}}, "compression: the simulation does not model it"),
+        ({"bridge": "flooding"}, "not a setting of a record"),
+    ],
+)
+def test_unknown_change_is_refused_with_what_is_allowed(
+    work: record.RecordedWork, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(LabError, match=message):
+        record.check(work, changes)
+
+
+def test_calibration_of_another_trial_is_refused(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "calibration.json"
+    file.write_text("{}", encoding="utf-8")
+    printed = CliRunner().invoke(main, ["whatif", str(run.folder), "--calibration", str(file)])
+    assert "has costs of its own" in printed.output
