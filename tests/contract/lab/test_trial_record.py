@@ -237,4 +237,4 @@ def test_death_of_a_worker_and_what_it_costs_are_named(tmp_path: Path) -> None:
     assert explained.summary.by_cause[AGAIN] > 0
     (run,) = explained.timed
     assert run.left.keys() == {WORKERS[-1]}
-    assert f"{WORKERS[-1]} left" in CliRunner().invoke(main, ["explain", str(tmp_path)]).output
+    assert f"{WORKERS[-1]} died" in CliRunner().invoke(main, ["explain", str(tmp_path)]).output
