@@ -123,7 +123,7 @@ def test_unwritable_output_is_refused_before_the_work(
 
     capture = ROOT / "tests" / "data" / "wire" / "g3-2026.8.0.pcap.gz"
     monkeypatch.setattr("daskwire.terminal.cli.open_files", worked)
-    monkeypatch.setattr(explaining, "_print_summary", worked)
+    monkeypatch.setattr(explaining, "_print_trial", worked)
     result = run(*(word.format(tmp=tmp_path, capture=capture) for word in words))
     assert isinstance(result.exception, SystemExit), result.exception
     assert result.stderr.startswith(("dasklab: ", "daskwire: "))
