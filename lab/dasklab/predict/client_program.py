@@ -100,7 +100,7 @@ class _Reader:
         needs = needs[needs.key.isin(computed)]
         self.data_bytes = needs[~needs.needed.isin(computed)].groupby("needed", sort=True).nbytes.max()
         self.keys = [*computed, *self.data_bytes.index]
-        self._sent: set[int] = set()  # keys whose results the client has asked for so far
+        self._sent: set[int] = set()  # keys whose results the client has requested so far
         self.position = {key: position for position, key in enumerate(self.keys)}
         self.needs: list[list[int]] = [[] for _ in self.keys]
         for key, needed in zip(needs.key, needs.needed, strict=True):
@@ -226,7 +226,7 @@ class _Reader:
     def _steps_of(self, action: _Action, waiter: _Waiter, seconds: float) -> Iterator[ClientStep]:
         if action.kind == "send":
             yield from _pause(seconds)
-            if self.tasks[action.value]:  # else it asked for nothing that was not known
+            if self.tasks[action.value]:  # else it requested nothing that was not known
                 waiter.send(action.value)
                 yield from _release(key for key in self.tasks[action.value] if key in self._sent)
                 self._sent |= set(self.reported[action.value])
