@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from dasklab.breakdown.answers.facts.failures import Failures
 from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.answers.summary import summarise
 from dasklab.breakdown.assign.threads import break_down
@@ -30,7 +31,7 @@ from dasklab.breakdown.model.causes import (
 from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.prepare.excerpt import excerpt
-from dasklab.breakdown.show.changes import changes
+from dasklab.breakdown.show.changes import change_sentences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -141,11 +142,15 @@ def status(time: float, status: str) -> Row:
     return {"time_s": time, "kind": "worker-status-change", "subject": "worker-1", "detail": detail}
 
 
+def changes(repeat: Repeat) -> list[str]:
+    return [sentence.text for sentence in change_sentences(repeat, Failures())]
+
+
 def test_a_paused_worker_is_not_idle() -> None:
     tables = {"events": [status(2.0, "paused"), status(6.0, "running")]}
     repeat = make_repeat(threads=ONE, unfinished=[(0.0, 1)], tables=tables)
     assert seconds(break_down(repeat))[PAUSED] == pytest.approx(4.0)
-    assert "worker-1 was paused for 4.0 s: its memory was nearly full." in list(changes(repeat))
+    assert "worker-1 was paused for 4.0 s: its memory was nearly full." in changes(repeat)
 
 
 def test_pause_is_at_the_worker_that_was_paused() -> None:
@@ -164,7 +169,7 @@ def test_only_what_was_lost_is_computed_again() -> None:
     lost = {"time_s": 4.0, "kind": "lost", "subject": "x", "detail": "handle-worker-cleanup"}
     repeat = make_repeat(twice, threads=ONE, tables={"events": [lost]})
     assert seconds(break_down(repeat))[AGAIN] == pytest.approx(2.0)
-    assert "1 results were lost and computed again: 2.0 s of thread time." in list(changes(repeat))
+    assert "1 result was lost and computed again: 2.0 s of thread time." in changes(repeat)
     released = lost | {"detail": "client-releases-keys"}
     assert AGAIN not in seconds(break_down(make_repeat(twice, threads=ONE, tables={"events": [released]})))
 
@@ -178,7 +183,7 @@ def test_a_thread_exists_while_its_worker_is_in_the_cluster() -> None:
     intervals = break_down(repeat)
     assert intervals.seconds.sum() == pytest.approx(10.0 + 2 * 5.0)
     assert sum(summarise([repeat]).breakdown.values()) == pytest.approx(repeat.makespan)
-    assert list(changes(repeat)) == [
+    assert changes(repeat) == [
         "worker-2 joined 4.0 s after the start.",
         "worker-2 left 9.0 s after the start.",
     ]
