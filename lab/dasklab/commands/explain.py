@@ -46,6 +46,7 @@ class TraceFile(OutputFile):
 @click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
 @click.option("--why", is_flag=True, help="List the evidence of each clause: tasks, transfers, threads.")
 @click.option("--memory", is_flag=True, help="List the peak memory of workers for each kind of task.")
+@click.option("--all", "everything", is_flag=True, help="List all causes, stages, bandwidths and clocks.")
 @click.option("--captured", is_flag=True, help="Explain the captured repeats instead of the timed ones.")
 @click.option("--trace", type=TraceFile(), help="Write TRIAL as a trace (FILE.pftrace) for ui.perfetto.dev.")
 @click.option("--profile", type=OutputFile(), help="Write Dask's profile of TRIAL for speedscope.")
@@ -56,6 +57,7 @@ def explain(
     operation: int | None,
     why: bool,
     memory: bool,
+    everything: bool,
     captured: bool,
     trace: Path | None,
     profile: Path | None,
@@ -64,7 +66,7 @@ def explain(
     """Break down the time of every worker thread by cause.
 
     \b
-    dasklab explain TRIAL          sentences, tables, clocks; a picture into the trial's folder
+    dasklab explain TRIAL          sentences, the largest causes; a picture into the trial's folder
     dasklab explain TRIAL TRIAL    what the second trial spends more than the first, and where
     dasklab explain RUN            the baseline, and what each other cell spends more
     dasklab explain RUN RUN        what each cell of the second run spends more than in the first
@@ -82,6 +84,7 @@ def explain(
         "--operation": operation,
         "--why": why or None,
         "--memory": memory or None,
+        "--all": everything or None,
         "--trace": trace,
         "--profile": profile,
     }
@@ -106,7 +109,7 @@ def explain(
     elif memory:
         _print_memory(trial)
     else:
-        _print_trial(trial, run.name)
+        _print_trial(trial, run.name, everything)
     _write_files(trial, trace, profile)
 
 
@@ -156,14 +159,19 @@ def _echo_json(document: object) -> None:
     click.echo(to_json(document, type(document), indent=None))
 
 
-def _print_trial(trial: Explained, name: str) -> None:
-    """Print the answer, advice and all tables of a trial or record, and draw its threads."""
+def _print_trial(trial: Explained, name: str, everything: bool) -> None:
+    """Print the answer, advice and the causes of a trial or record, and draw its threads."""
+    from dasklab.breakdown.show import wording
+
     _print_answer(trial, name)
     for piece in trial.advice:
         click.echo(f"- {piece}\n")
-    _print_table(trial.summary)
+    _print_table(trial.summary, None if everything else wording.MOST_CAUSES)
     _print_operations(trial)
-    _print_details(trial)
+    if everything:
+        _print_details(trial)
+    else:
+        click.echo("\nAll causes, stages, bandwidths and clocks: --all. What each clause rests on: --why.")
     _draw(trial)
 
 
@@ -236,7 +244,7 @@ def _explain_run(run: Run, captured: bool, as_json: bool) -> None:
         _echo_json(documents.of_baseline(cells[base], base))
     else:
         click.echo(f"{base}: {wording.paragraph(cells[base])}\n")
-        _print_table(cells[base])
+        _print_table(cells[base], wording.MOST_CAUSES)
     time = _time(run)
     for name, causes in causes_of_cells(recorded, time).items():
         _print_causes(causes, name, as_json)
@@ -264,10 +272,10 @@ def _explain_runs(old: Run, new: Run, captured: bool, as_json: bool) -> None:
         _print_causes(causes, name, as_json)
 
 
-def _print_table(summary: Summary) -> None:
+def _print_table(summary: Summary, most: int | None) -> None:
     from dasklab.breakdown.show import wording
 
-    print_table(wording.HEAD, wording.rows(summary))
+    print_table(wording.HEAD, wording.rows(summary, most))
 
 
 def _print_operations(record: Explained) -> None:

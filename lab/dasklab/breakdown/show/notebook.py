@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Readable on light and dark pages: colours are inherited, lines are half transparent.
 STYLE = "border-collapse:collapse;text-align:left;border-bottom:1px solid #8888"
-CELL = "padding:0 1em 0 0;vertical-align:top"
+CELL = "padding:0 1em 0 0;vertical-align:top;text-align:left"
 WHITE = "background:white;max-width:100%"  # a picture brings its own page
 
 
@@ -40,7 +40,7 @@ class Explanation:
     def _tables(self) -> list[tuple[Row, list[Row]]]:
         return [
             (wording.OPERATION_HEAD, list(wording.operation_rows(self.explained))),
-            (wording.HEAD, list(wording.rows(self.explained.summary))),
+            (wording.HEAD, list(wording.rows(self.explained.summary, wording.MOST_CAUSES))),
         ]
 
     def __str__(self) -> str:

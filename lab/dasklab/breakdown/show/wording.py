@@ -50,6 +50,8 @@ OPERATION_HEAD: Row = (
     "computing",
     "most on the path",
 )
+MOST_CAUSES = 10
+"""Rows of the table of causes where not all are asked for."""
 CLOCK_HEAD: Row = ("clock", "ahead, ms", "certainly between", "skew, ppm", "bounds", "")
 
 
@@ -171,15 +173,33 @@ def bottleneck(row: tuple[Bottleneck, str, float], digits: int, sign: str = "") 
     return f"{seconds:{sign}.{digits}f} s {bottleneck.title}{where}"
 
 
-def rows(summary: Summary) -> Iterator[Row]:
-    """Return a time breakdown by cause; the last row is the sum, which is the makespan."""
-    for cause in CAUSES:
-        seconds, path = summary.by_cause.get(cause, 0.0), summary.path_by_cause.get(cause, 0.0)
-        if seconds or path:
-            share = percent(seconds / summary.makespan_s, 1)
-            yield cause.title, f"{seconds:.3f}", share, f"{path:.3f}", where(summary.breakdown, cause)
+def rows(summary: Summary, most: int | None = None) -> Iterator[Row]:
+    """Return a time breakdown by cause, the largest first; the last row is the sum, which is the makespan.
+
+    Args:
+        most: how many rows at most; the smaller causes are then one row.
+    """
+    causes = [cause for cause in CAUSES if _size_s(summary, cause)]
+    causes.sort(key=lambda cause: -_size_s(summary, cause))
+    shown = len(causes) if most is None or len(causes) < most else most - 2  # besides the others and the sum
+    for cause in causes[:shown]:
+        yield _cause_row(cause.title, summary, [cause], where(summary.breakdown, cause))
+    if others := causes[shown:]:
+        yield _cause_row(f"{len(others)} other causes", summary, others, "")
     total, path = sum(summary.breakdown.values()), sum(summary.path.values())
     yield "together", f"{total:.3f}", percent(total / summary.makespan_s, 1), f"{path:.3f}", ""
+
+
+def _size_s(summary: Summary, cause: Cause) -> float:
+    """Return the seconds of a cause, on the critical path or of all threads: whichever is more."""
+    return max(summary.by_cause.get(cause, 0.0), summary.path_by_cause.get(cause, 0.0))
+
+
+def _cause_row(title: str, summary: Summary, causes: Sequence[Cause], place: str) -> Row:
+    seconds, path = (
+        sum(cells.get(cause, 0.0) for cause in causes) for cells in (summary.by_cause, summary.path_by_cause)
+    )
+    return title, f"{seconds:.3f}", percent(seconds / summary.makespan_s, 1), f"{path:.3f}", place
 
 
 def operation_rows(record: Explained) -> Iterator[Row]:

@@ -10,6 +10,7 @@ import pytest
 from dasklab.breakdown.answers.path.replay import Replay
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import (
+    CAUSES,
     COMPUTE,
     COMPUTING,
     LAG,
@@ -71,6 +72,16 @@ def test_small_shares_of_thread_time_are_left_out() -> None:
 def test_a_table_ends_with_the_makespan() -> None:
     *_, last = wording.rows(NEW)
     assert last[:4] == ("together", "7.700", "100.0 %", "7.700")
+
+
+def test_the_largest_causes_come_first_and_the_smallest_share_a_row() -> None:
+    seconds = {cause: 0.1 + number for number, cause in enumerate(CAUSES[:12])}
+    summary = replace(NEW, breakdown={(cause, "worker-0"): s for cause, s in seconds.items()}, path={})
+    head, *_, others, together = wording.rows(summary, 10)
+    assert (head[0], head[1]) == (CAUSES[11].title, "11.100")
+    assert others[:2] == ("4 other causes", "6.400")
+    assert len(list(wording.rows(summary, 10))) == 10 and together[1] == "67.200"
+    assert len(list(wording.rows(summary))) == 13
 
 
 def test_a_breakdown_in_words() -> None:
