@@ -1,4 +1,4 @@
-"""What ``dasklab explain --json`` prints of two sides: an object per line."""
+"""What ``dasklab explain RECORD --json`` prints of two sides: an object per line."""
 
 from __future__ import annotations
 

@@ -181,10 +181,10 @@ def rows(summary: Summary, most: int | None = None) -> Iterator[Row]:
     """
     causes = [cause for cause in CAUSES if _size_s(summary, cause)]
     causes.sort(key=lambda cause: -_size_s(summary, cause))
-    shown = len(causes) if most is None or len(causes) < most else most - 2  # besides the others and the sum
-    for cause in causes[:shown]:
+    large = len(causes) if most is None or len(causes) < most else most - 2  # besides the others and the sum
+    for cause in causes[:large]:
         yield _cause_row(cause.title, summary, [cause], where(summary.breakdown, cause))
-    if others := causes[shown:]:
+    if others := causes[large:]:
         yield _cause_row(f"{len(others)} other causes", summary, others, "")
     total, path = sum(summary.breakdown.values()), sum(summary.path.values())
     yield "together", f"{total:.3f}", percent(total / summary.makespan_s, 1), f"{path:.3f}", ""
