@@ -36,6 +36,7 @@ html_title = "dasklab"
 html_copy_source = False
 html_show_copyright = False
 html_static_path = ["static"]
+html_extra_path = ["extra"]  # a first page where people look for one, as the root is docs/index
 html_css_files = ["pages.css"]
 html_js_files = ["accessible.js"]
 templates_path = ["templates"]

@@ -62,7 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[Path, Page]:
     """What the reader can reach from the first page, by following links."""
-    pages, frontier = dict[Path, Page](), [site / "docs" / "index.html"]
+    pages, frontier = dict[Path, Page](), [site / "index.html"]
     while frontier:
         file = frontier.pop()
         if file not in pages and file.suffix == ".html" and file.exists():
