@@ -210,7 +210,7 @@ def _print_memory(trial: Explained) -> None:
 
     rows = list(memory_rows(trial.median_repeat, trial.facts.memory))
     if not rows:
-        raise LabError(f"{trial.trial.folder}: no worker reported its memory while it ran a task")
+        raise LabError(f"{trial.trial}: no worker reported its memory while it ran a task")
     print_table(HEAD, rows)
 
 

@@ -118,9 +118,7 @@ def _predict_record(
     from dasklab.predict.whatif import parse
 
     if file:
-        raise LabError(
-            f"--calibration: the record {record.folder} has costs of its own; leave the option out"
-        )
+        raise LabError(f"--calibration: the record {record} has costs of its own; leave the option out")
     number = count(1)
 
     def report(outcome: Outcome) -> None:

@@ -428,7 +428,7 @@ def test_a_recorder_that_nobody_asks_detaches_itself(monkeypatch: pytest.MonkeyP
         before = state(client)[:2]
         run = dasklab.record(client, tmp_path / "run")
         run.__enter__()
-        run.mine.detach()  # this process is the cluster's, too
+        run.own_recorder.detach()  # this process is the cluster's, too
         eventually(lambda: state(client)[:2] == before)
 
 

@@ -317,7 +317,7 @@ BETWEEN = _register(
 )  # fmt: skip
 NO_WORKER = _register(
     "no-worker", Group.IDLE, Kind.WAITING, MISSING_WORKERS,
-    "no worker was there",
+    "without a worker",
     "The cluster had no worker yet, or none any more, or the thread's worker was being started again.",
 )  # fmt: skip
 ANSWER = _register(

@@ -12,6 +12,7 @@ from dask.utils import key_split
 
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, expand, floats, last_before, pairs, positions
 from dasklab.breakdown.model.interval_sets import IntervalSets
+from dasklab.breakdown.model.lanes import assign_lanes
 from dasklab.breakdown.model.repeat import (
     CLIENT,
     SCHEDULER,
@@ -60,7 +61,8 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     keys = pd.Index(pd.unique(np.concatenate(every)), dtype=object)
     busy = tables["busy"][tables["busy"].node.isin(nodes)]
     unfinished, queued = _unfinished(tables["tasks"])
-    tasks = tasks.assign(disk_s=_disk_s(tasks, tables["metrics"]))
+    thread = _threads_in_use(tasks.assign(thread=tasks.thread.fillna(0)), threads)
+    tasks = tasks.assign(disk_s=_disk_s(tasks, tables["metrics"]), thread=thread)
     columns = _tasks(tasks, nodes, keys)
     prefixes = [str(key_split(key)) for key in keys]
     return Repeat(
@@ -96,6 +98,23 @@ def _threads(workers: pd.DataFrame, tasks: pd.DataFrame) -> dict[str, int]:
     return threads | {str(name): int(count) for name, count in used.items() if name not in threads}
 
 
+def _threads_in_use(tasks: pd.DataFrame, threads: Mapping[str, int]) -> Codes:
+    """Return the thread of each task; one that took another one's place has the other one's number.
+
+    When a nanny starts a worker again, the new process has threads of its own, but the worker has no more
+    threads than before. Threads that ran at the same time, as with ``secede``, stay apart.
+    """
+    spans = tasks.groupby(["worker", "thread"]).agg(start=("start_s", "min"), stop=("stop_s", "max"))
+    spans = spans.reset_index().sort_values("start", kind="stable")
+    number = spans.groupby("worker").thread.transform("size").to_numpy(np.int64)
+    too_many = number > np.array([threads[worker] for worker in spans.worker], np.int64)
+    row = pd.factorize(spans.worker)[0].astype(np.int64)
+    spans["lane"] = assign_lanes(row, floats(spans.start), floats(spans.stop))
+    first = spans.groupby(["worker", "lane"]).thread.transform("first")
+    spans["kept"] = np.where(too_many, first, spans.thread)
+    return tasks.merge(spans, on=["worker", "thread"], how="left").kept.to_numpy(np.int64)
+
+
 def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) -> Tasks:
     key = positions(keys, rows.key)
     stamps = {name: floats(rows[f"{name}_s"]) for name in (*STAMPS, *DUE_STAMPS)}
@@ -104,7 +123,7 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
     return Tasks(
         key=key,
         worker=_codes(rows.worker, nodes),
-        thread=rows.thread.fillna(0).to_numpy(np.int64),
+        thread=rows.thread.to_numpy(np.int64),
         stamps=stamps,
         trigger=last_before(key, handled, triggers, stamps["decided"] + STAMP_ROUNDING_S),
         disk_s=np.nan_to_num(floats(rows.disk_s)),

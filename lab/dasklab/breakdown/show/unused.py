@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -39,6 +40,6 @@ def _memory(repeat: Repeat, workers: Sequence[WorkerMemory]) -> Iterator[Sentenc
     if all(np.isfinite(own.limit).all() for own in workers) and share < LITTLE_MEMORY:
         yield Sentence(
             TOPIC,
-            f"At no heartbeat did a worker use more than {100 * share:.0f} % of its memory limit:"
+            f"At no heartbeat did a worker use more than {math.ceil(100 * share)} % of its memory limit:"
             f" {first.process / 1e6:,.0f} of {first.limit / 1e6:,.0f} MB, on {first.worker}.",
         )

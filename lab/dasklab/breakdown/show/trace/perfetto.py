@@ -26,9 +26,9 @@ from dasklab.breakdown.assign.transfers import fetch_stages
 from dasklab.breakdown.model.arrays import NONE
 from dasklab.breakdown.model.causes import CAUSES, COMPUTE
 from dasklab.breakdown.model.intervals import Intervals
+from dasklab.breakdown.model.lanes import assign_lanes
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.breakdown.show.explain import Explained
-from dasklab.breakdown.show.trace.lanes import assign_lanes
 from dasklab.breakdown.show.trace.moved_results import moved_results
 from dasklab.breakdown.show.trace.perfetto_writer import NO_ARGUMENTS, Arguments, TraceWriter
 from dasklab.breakdown.show.trace.task_slices import is_running, task_slices

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.lanes import assign_lanes
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.breakdown.show.trace.lanes import assign_lanes
 from dasklab.model.forms.number_format import format_number, format_quantity
 from dasklab.report.drawings.timeline.plain import DATA, IDLE, Texts, direction, rectangles
 from dasklab.report.drawings.timeline.rectangles import Panel

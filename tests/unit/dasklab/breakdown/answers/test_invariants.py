@@ -32,7 +32,6 @@ KNOWN = {  # what is still claimed and lowered; nothing may be added
     "interrupted_is_computing": {"path-within-threads", "evidence-listed"},
     "killedworker": {"evidence-listed"},
     "noworkers": {"path-within-threads"},
-    "restart_inside": {"worker-was-there"},
 }
 
 

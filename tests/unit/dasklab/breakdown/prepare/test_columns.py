@@ -103,3 +103,15 @@ def test_disk_is_named_only_where_bytes_were_spilled(metrics: dict[str, float], 
     rows = [{"node": "worker-1", "metric": name, "value": value} for name, value in metrics.items()]
     repeat = make_repeat([task("load", "worker-1", 1, 1.0, 2.0, disk=0.5)], tables={"metrics": rows})
     assert repeat.tasks.disk_s.tolist() == [disk_s]
+
+
+@pytest.mark.parametrize(
+    ("second", "number"),
+    [((2.0, 3.0), 1), ((0.5, 3.0), 2)],
+    ids=["after the first thread", "beside it, as with secede"],
+)
+def test_a_worker_that_was_started_again_has_no_more_threads(
+    second: tuple[float, float], number: int
+) -> None:
+    rows = [task("x-1", "worker-1", 11, 0.0, 1.0), task("x-2", "worker-1", 22, *second)]
+    assert len(make_repeat(rows, stop=4.0, threads={"worker-1": 1}).thread_rows[1]) == number

@@ -77,6 +77,7 @@ def test_a_restart_inside_the_block_keeps_the_account() -> None:
     summary = explain(open_trial(DATA / "restart_inside")).summary
     assert summary.by_cause[NO_WORKER] == pytest.approx(5.2, abs=0.2)
     assert sum(summary.breakdown.values()) == pytest.approx(summary.makespan_s, rel=1e-3)
+    assert summary.threads == 2  # the nannies started both workers again, with one thread each
 
 
 def test_a_paused_worker_is_named_and_not_the_one_that_others_waited_for() -> None:

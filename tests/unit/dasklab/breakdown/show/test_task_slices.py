@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.model.intervals import TICK_S
-from dasklab.breakdown.show.trace.lanes import assign_lanes
+from dasklab.breakdown.model.lanes import assign_lanes
 from dasklab.breakdown.show.trace.moved_results import moved_results
 from dasklab.breakdown.show.trace.task_slices import is_running, task_slices
 

@@ -1,4 +1,4 @@
-"""Put intervals that overlap into different lanes, so that each can be drawn."""
+"""Put intervals that overlap into different lanes."""
 
 from __future__ import annotations
 
