@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.breakdown.show.notebook import aligned, html_picture, html_table
+from dasklab.errors import LabError
 from dasklab.model.files import Outcome
 from dasklab.predict import prediction, record
 from dasklab.predict.prediction import RunSummary, summarize
@@ -19,6 +20,8 @@ from dasklab.sim.scenario import Scenario
 
 HEAD = ("what", "simulations", "mean", "90 % of the simulations", "may be", "moved between workers")
 UNCHANGED = "simulated, unchanged"
+MOST_ERROR = 0.3
+"""A simulation of the block as it was that misses its time by a larger share predicts no change of it."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ def predict(
         label: names the changes.
 
     Raises:
-        LabError: the record cannot be simulated, or a change is unknown or impossible.
+        LabError: the record cannot be simulated, its simulation is too far from what was measured, or a
+            change is unknown or impossible.
     """
     work = record.read(folder)
     record.check(work, changes)  # before the simulations, which take long
@@ -96,10 +100,20 @@ def predict(
         scenarios = [record.scenario(work, calibration, own, seed=seed) for seed in seeds]
         rows.append(prediction.simulated(what, scenarios, on_outcome)[0])
         changed = scenarios[0]
+        if changes and abs(_error(rows)) > MOST_ERROR:
+            raise LabError(
+                f"no prediction for {folder}: it took {rows[0].mean_s:.2f} s, and its simulation without"
+                f" a change takes {rows[1].mean_s:.2f} s ({_error(rows):+.0%})",
+                "something that is not simulated made the difference; dasklab explain shows what",
+            )
     validated = Validated.read()
     wide = [validated.widened(row) if row.simulated else row for row in rows]
     outside = tuple(validated.outside(changed)) if changed else ()
-    notes = [_error(rows), *work.limits, *_unknown(work, changes)]
+    notes = [
+        f"The simulation of the recorded block differs by {_error(rows):+z.0%} from the measured time.",
+        *work.limits,
+        *_unknown(work, changes),
+    ]
     if outside:
         notes.append(f"Outside of what was validated, so trust it less: {'; '.join(outside)}.")
     return Prediction(tuple(rows), tuple(wide), tuple(notes), outside)
@@ -111,9 +125,9 @@ def whatif_folder(folder: Path, seeds: int, changes: dict[str, Any]) -> Predicti
     return predict(open_trial(folder), changes, label, range(seeds))
 
 
-def _error(rows: Sequence[RunSummary]) -> str:
-    error = rows[1].mean_s / rows[0].mean_s - 1
-    return f"The simulation of the recorded block differs by {error:+z.0%} from the measured time."
+def _error(rows: Sequence[RunSummary]) -> float:
+    """Return by what share the simulation without a change differs from the measured time."""
+    return rows[1].mean_s / rows[0].mean_s - 1
 
 
 def _unknown(work: record.RecordedWork, changes: dict[str, Any]) -> list[str]:

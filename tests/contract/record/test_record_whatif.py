@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from distributed import Client, LocalCluster, as_completed
 from tests.contract.record.short_tasks import TASK_S, fail, sleep
 
 TASKS, PAUSE_S = 16, 1.0
+DATA = Path(__file__).parents[2] / "data" / "records"
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +106,12 @@ def test_calibration_of_another_trial_is_refused(run: Any, tmp_path: Path) -> No
     file.write_text("{}", encoding="utf-8")
     printed = CliRunner().invoke(main, ["whatif", str(run.folder), "--calibration", str(file)])
     assert "has costs of its own" in printed.output
+
+
+def test_block_that_the_simulation_misses_is_not_predicted(tmp_path: Path) -> None:
+    """In the record, 3.7 of 4.3 s are the client's own link, which is not simulated."""
+    folder = Path(shutil.copytree(DATA / "slow_link_gather", tmp_path / "run"))
+    result = CliRunner().invoke(main, ["whatif", str(folder), "--set", "workers=4", "--seeds", "1"])
+    assert result.exit_code == 1
+    assert "no prediction for" in result.output and "without a change takes" in result.output
+    assert CliRunner().invoke(main, ["whatif", str(folder), "--seeds", "1"]).exit_code == 0
