@@ -69,10 +69,10 @@ def recording(case: Situation, client: Client, folder: Path) -> Iterator[None]:
 
 def explain(folder: Path, *options: str) -> str:
     """Return what `dasklab explain` prints, or its error."""
-    done = subprocess.run(
+    process = subprocess.run(
         [*DASKLAB, "explain", str(folder), *options], capture_output=True, text=True, timeout=300
     )
-    return done.stderr + done.stdout if done.returncode else done.stdout
+    return process.stderr + process.stdout if process.returncode else process.stdout
 
 
 def judge(name: str, seed: int, folder: Path) -> dict[str, Any]:
@@ -129,10 +129,10 @@ def main() -> None:
             print(json.dumps(verdicts[-1]), flush=True)
     counted = [verdict for verdict in verdicts if not verdict["disturbed"]]
     right = [verdict for verdict in counted if verdict["right"]]
-    there = sum(verdict["right_place"] for verdict in right)
+    right_places = sum(verdict["right_place"] for verdict in right)
     tied = sum(bool(verdict["tied"]) for verdict in right)
     print(f"{len(right)} of {len(counted)} right, {tied} of them beside another bottleneck of like size;")
-    print(f"{there} of the right ones with the right place; {len(verdicts) - len(counted)} disturbed")
+    print(f"{right_places} of the right ones with the right place; {len(verdicts) - len(counted)} disturbed")
 
 
 if __name__ == "__main__":

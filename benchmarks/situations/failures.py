@@ -109,11 +109,11 @@ def killed_through_memory(client: Client, cluster: LocalCluster, chance: random.
     pause_s = vary(chance, 0.1)
 
     def eat() -> int:
-        kept = []
+        arrays = []
         for _ in range(40):
-            kept.append(np.ones(20 * 125_000))
+            arrays.append(np.ones(20 * 125_000))
             time.sleep(pause_s)
-        return len(kept)
+        return len(arrays)
 
     eater = client.submit(eat, pure=False, priority=1)
     futures = spread(client, rest, [0.1] * 6)

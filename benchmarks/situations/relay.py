@@ -27,12 +27,12 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, bytes
 
 
 async def main(port: int, mbit: float) -> None:
-    """Serve until killed."""
+    """Serve connections to a port at a limited rate until killed."""
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", port)
+        source, target = await asyncio.open_connection("127.0.0.1", port)
         rate = mbit * 125_000
-        await asyncio.gather(pump(reader, back, rate), pump(there, writer, rate), return_exceptions=True)
+        await asyncio.gather(pump(reader, target, rate), pump(source, writer, rate), return_exceptions=True)
 
     server = await asyncio.start_server(connect, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)

@@ -48,6 +48,7 @@ class RecordedWork:
         measured_s: how long the recorded block took.
         moved_bytes: what workers sent to each other.
         usual: the block, with event loops that are busy as usual (see ``recorded.usual_turns``).
+        usual_handoff_s: the median time of a task from its worker's event loop to its thread, and back.
         calibration: costs; the samples of each prefix are in the order of the program's computations.
         dask: settings of Dask that differed from its defaults, as far as they are recorded and simulated.
         limits: sentences on what is known to be simulated otherwise than it was.
@@ -56,6 +57,7 @@ class RecordedWork:
     explained: Explained
     client_program: ClientProgram
     usual: Repeat
+    usual_handoff_s: float
     calibration: Calibration
     dask: dict[str, Any]
     limits: tuple[str, ...]
@@ -108,7 +110,13 @@ def read(record: Trial) -> RecordedWork:
         queue_bytes=OTHER_QUEUE_BYTES,
     )
     return RecordedWork(
-        explained, program, usual, calibration, _dask(frames), tuple(_limits(program, repeat))
+        explained,
+        program,
+        usual,
+        recorded.usual_handoff_s(frames),
+        calibration,
+        _dask(frames),
+        tuple(_limits(program, repeat)),
     )
 
 
@@ -119,7 +127,7 @@ def calibrate(work: RecordedWork) -> Calibration:
         work.calibration,
         lambda calibration: scenario(work, calibration, {}, seed=0),
         [work.usual],
-        recorded.usual_handoff_s(records.tables_of(work.explained.trial)),
+        work.usual_handoff_s,
         executions=1,
         scheduler_s=loop_s,
     )

@@ -48,8 +48,8 @@ def _settings_explain(trial: RequestedTrial) -> bool:
 def _probed_share(measured: Measured) -> float:
     """Return the share of segments that the probes retransmitted."""
     probes = [probe for probe in measured.throughput if probe.retransmits is not None]
-    sent = sum(probe.mbit * 1e6 / 8 * probe.seconds for probe in probes) / FULL_SEGMENT_BYTES
-    return min(1.0, sum(probe.retransmits or 0 for probe in probes) / sent) if sent else 0.0
+    segments = sum(probe.mbit * 1e6 / 8 * probe.seconds for probe in probes) / FULL_SEGMENT_BYTES
+    return min(1.0, sum(probe.retransmits or 0 for probe in probes) / segments) if segments else 0.0
 
 
 def _is_counted(facts: HostFacts) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from daskwire.base.arrays import Ints
 from daskwire.base.errors import WireError
-from daskwire.decoder.file.record_index import BLOCK, Layout, heads, index, mean_record
+from daskwire.decoder.file.record_index import BLOCK, Layout, diagnose, heads, index, mean_record
 from daskwire.decoder.file.records import (
     MAX_PACKET,
     PEEK,
@@ -69,16 +69,8 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
             yield _records(view, batch, layout, unit_ns, link)
         position = progress.position = records.end
         if position < stop:
-            progress.problem, progress.damaged = _diagnose(view, position, layout)
+            progress.problem, progress.damaged = diagnose(view, position, layout, "record", RECORD)
             return
-
-
-def _diagnose(view: memoryview, position: int, layout: Layout) -> tuple[str, bool]:
-    """Explain why there is no record here, and whether the file is damaged (True) or ends early (False)."""
-    rest = len(view) - position
-    if rest < RECORD or layout.follow(view, position) > len(view):
-        return f"truncated: the last record, at byte {position}, is incomplete", False
-    return f"damaged at byte {position}: no valid record there; {rest} bytes were not read", True
 
 
 def _layout(order: str, fractions: int) -> Layout:

@@ -16,7 +16,7 @@ import numpy as np
 
 from daskwire.base.arrays import U32, Array, Ints, header_type
 from daskwire.base.errors import WireError
-from daskwire.decoder.file.record_index import BLOCK, Layout, heads, index, mean_record
+from daskwire.decoder.file.record_index import BLOCK, Layout, diagnose, heads, index, mean_record
 from daskwire.decoder.file.records import (
     MAX_PACKET,
     PEEK,
@@ -74,7 +74,9 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
         if bytes(view[position : position + 4]) == NEW_SECTION:
             following = _section(view, position)
             if following is None:
-                progress.problem, progress.damaged = _diagnose(view, position, _layout(section.order))
+                progress.problem, progress.damaged = diagnose(
+                    view, position, _layout(section.order), "block", MIN_BLOCK_BYTES
+                )
                 return
             progress.section = section = following
         layout = _layout(section.order)
@@ -91,16 +93,8 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
                 break
         position = progress.position
         if position == begin or (position < stop and bytes(view[position : position + 4]) != NEW_SECTION):
-            progress.problem, progress.damaged = _diagnose(view, position, layout)
+            progress.problem, progress.damaged = diagnose(view, position, layout, "block", MIN_BLOCK_BYTES)
             return
-
-
-def _diagnose(view: memoryview, position: int, layout: Layout) -> tuple[str, bool]:
-    """Explain why there is no block here, and whether the file is damaged (True) or ends early (False)."""
-    rest = len(view) - position
-    if rest < MIN_BLOCK_BYTES or layout.follow(view, position) > len(view):
-        return f"truncated: the last block, at byte {position}, is incomplete", False
-    return f"damaged at byte {position}: no valid block there; {rest} bytes were not read", True
 
 
 def _section(view: memoryview, position: int) -> Section | None:

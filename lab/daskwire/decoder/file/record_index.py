@@ -55,6 +55,21 @@ class Index:
     end: int
 
 
+def diagnose(
+    view: memoryview, position: int, layout: Layout, what: str, least_bytes: int
+) -> tuple[str, bool]:
+    """Explain why nothing valid begins here, and whether the file is damaged (True) or ends early (False).
+
+    Args:
+        what: what a file of this format consists of, as messages call it.
+        least_bytes: of the smallest one.
+    """
+    rest = len(view) - position
+    if rest < least_bytes or layout.follow(view, position) > len(view):
+        return f"truncated: the last {what}, at byte {position}, is incomplete", False
+    return f"damaged at byte {position}: no valid {what} there; {rest} bytes were not read", True
+
+
 def index(view: memoryview, start: int, stop: int, layout: Layout) -> Index:
     """Index all records that begin in ``[start, stop)``.
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from dasklab.breakdown.answers.advice.rules import Measurements
-from dasklab.breakdown.model.arrays import Floats, Mask
+from dasklab.breakdown.model.arrays import Mask
 
 REDUCTION = re.compile(r"-tree$|^(series|dataframe)-groupby-.*-agg|-groupby-agg")
 """The last steps of a data frame's reduction, such as a groupby with its groups in one partition."""
@@ -40,8 +40,3 @@ def share_of(case: Measurements, pattern: re.Pattern[str]) -> float:
     """Return which share of the tasks has a kind with a name like this."""
     rows = rows_of(case, pattern)
     return float(rows.mean()) if len(rows) else 0.0
-
-
-def median_s(case: Measurements, rows: Mask) -> float:
-    seconds: Floats = case.task_s[rows]
-    return float(np.median(seconds)) if len(seconds) else 0.0
