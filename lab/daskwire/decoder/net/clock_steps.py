@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskwire.base.arrays import Ints
+from daskwire.base.arrays import Array, Ints
 from daskwire.decoder.file.reading import File
 from daskwire.decoder.net.segments import Segments
+
+MOST_BEHIND = 0.05
+"""Segments that were sent again, as a share of those that go on."""
 
 
 def undo_steps_back(segments: Segments, file: File, base: int) -> None:
@@ -34,12 +37,26 @@ def undo_steps_back(segments: Segments, file: File, base: int) -> None:
 
 
 def _goes_on(segments: Segments, before: Ints, after: Ints) -> bool:
-    """Return whether most flows that both parts contain have later sequence numbers in the second part."""
-    last = dict(zip(segments.flow[before].tolist(), segments.seq[before].tolist(), strict=True))
-    backwards = slice(None, None, -1)
-    first = dict(
-        zip(segments.flow[after][backwards].tolist(), segments.seq[after][backwards].tolist(), strict=True)
-    )
-    shared = [flow for flow in first if flow in last]
-    advance = np.array([first[flow] - last[flow] for flow in shared], np.int64).astype(np.int32)
-    return bool((advance > 0).sum() > (advance < 0).sum())
+    """Return whether flows go on after a step: hardly any segment repeats or precedes what was there before.
+
+    Only segments that seem to be older than those before the step are looked at. In a merged file, later ones
+    say nothing.
+    """
+    if not len(before) or not len(after):
+        return False
+    after = after[segments.time_ns[after] <= segments.time_ns[before].max()]
+    flows, flow = np.unique(segments.flow[before], return_inverse=True)
+    origin = np.zeros(len(flows), np.int64)
+    origin[flow] = segments.seq[before]  # of each flow any one: sequence numbers wrap around
+    furthest = np.full(len(flows), np.iinfo(np.int64).min)
+    np.maximum.at(furthest, flow, _advance(segments.seq[before], origin[flow]))
+    place = np.minimum(np.searchsorted(flows, segments.flow[after]), len(flows) - 1)
+    is_shared = flows[place] == segments.flow[after]
+    place, after = place[is_shared], after[is_shared]
+    advance = _advance(segments.seq[after], origin[place]) - furthest[place]
+    return bool((advance < 0).sum() <= MOST_BEHIND * (advance > 0).sum() and (advance > 0).any())
+
+
+def _advance(seq: Array, origin: Ints) -> Ints:
+    """Return how far sequence numbers are beyond others, in bytes; negative before them."""
+    return (seq.astype(np.int64) - origin).astype(np.int32).astype(np.int64)
