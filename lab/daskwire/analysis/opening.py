@@ -111,7 +111,7 @@ def open_capture(
                 report(share)
     segments = Segments(*columns.arrays())
     _undo_steps_back(segments, shared, files, bases)
-    _align_clocks(segments, shared, files)
+    _align_clocks(segments, shared, files, bases)
     sort_by_time(segments)
     opening, answers = (np.flatnonzero(segments.flags & (SYN | ACK) == kind) for kind in (SYN, SYN | ACK))
     split_reused(segments.flow, opening, answers, segments.seq, segments.ack, shared.connections)
@@ -146,13 +146,13 @@ def open_capture(
 def _undo_steps_back(segments: Segments, shared: Shared, files: list[File], bases: list[int]) -> None:
     """Correct the times of files whose clock was set back while they were recorded."""
     for file, base in zip(files, bases, strict=True):
-        if file.progress.steps_back:
-            undo_steps_back(segments, file, base)
+        for start, back_ns in undo_steps_back(segments, file, base) if file.progress.steps_back else ():
+            shared.shift(range(start, base + file.bytes), back_ns)
     if any(file.progress.set_back_ns for file in files):
         shared.tally.first_ns, shared.tally.last_ns = int(segments.time_ns.min()), int(segments.time_ns.max())
 
 
-def _align_clocks(segments: Segments, shared: Shared, files: list[File]) -> None:
+def _align_clocks(segments: Segments, shared: Shared, files: list[File], bases: list[int]) -> None:
     """Align the clocks of several files, and give all files of a recording the same capture points."""
     if len(files) == 1 or not len(segments):
         return
@@ -163,7 +163,7 @@ def _align_clocks(segments: Segments, shared: Shared, files: list[File]) -> None
         if offset_ns:
             segments.time_ns[file == index] -= offset_ns
             files[index].progress.offset_ns = offset_ns
-            shared.notices.shift(index, offset_ns)
+            shared.shift(range(bases[index], bases[index] + files[index].bytes), -offset_ns)
     segments.point[:] = shared.points.merged(result.recording)[segments.point]
     shared.tally.begin_ns = min(shared.tally.begin_ns, int(segments.time_ns.min()))
 

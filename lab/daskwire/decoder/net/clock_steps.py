@@ -17,23 +17,29 @@ MOST_BEHIND = 0.05
 """Segments that were sent again, as a share of those that go on."""
 
 
-def undo_steps_back(segments: Segments, file: File, base: int) -> None:
+def undo_steps_back(segments: Segments, file: File, base: int) -> list[tuple[int, int]]:
     """Shift the times after each step of a file's clock so that they follow those before it.
 
     Args:
         segments: segments of all files.
         file: the file. What was corrected is noted in its progress.
         base: address of the file, see ``daskwire.decoder.file.memory``.
+
+    Returns:
+        From which address on times were shifted, and by how many nanoseconds.
     """
     own = np.flatnonzero((segments.offset >= base) & (segments.offset <= base + file.bytes))
     own = own[np.argsort(segments.offset[own], kind="stable")]
     offset, progress = segments.offset[own], file.progress
+    shifts = []
     for position, back_ns in progress.steps_back:
         first = int(np.searchsorted(offset, base + position))
         if _goes_on(segments, own[:first], own[first:]):
             segments.time_ns[own[first:]] += back_ns
             progress.set_back_ns += back_ns
             progress.disordered -= 1
+            shifts.append((base + position, back_ns))
+    return shifts
 
 
 def _goes_on(segments: Segments, before: Ints, after: Ints) -> bool:

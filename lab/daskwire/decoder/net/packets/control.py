@@ -57,7 +57,7 @@ def _icmp_errors(batch: Batch, packets: Internet) -> Iterator[IcmpError]:
         mtu = struct.unpack_from(">H" if protocol == ICMP else ">I", body, 6 if protocol == ICMP else 4)[0]
         yield IcmpError(
             int(batch.records.time_ns[errors.row[row]]),
-            batch.file,
+            int(batch.addresses[errors.row[row]]),
             batch.shared.connections.address(int(errors.source[row])),
             error,
             mtu if error == TOO_BIG else 0,
@@ -93,7 +93,7 @@ def _dns_packets(batch: Batch, packets: Internet) -> Iterator[DnsPacket]:
         ]
         yield DnsPacket(
             int(batch.records.time_ns[packets.row[row]]),
-            batch.file,
+            int(batch.addresses[packets.row[row]]),
             (ends[is_answer], ports[is_answer]),
             ends[not is_answer],
             number,

@@ -163,7 +163,7 @@ def _note_macs(batch: Batch, row: Ints, flow: npt.NDArray[np.int32], time_ns: In
         head[f"{end}_high"].astype(np.uint64) << np.uint64(32) | head[f"{end}_low"]
         for end in ("source", "destination")
     )
-    batch.shared.macs.note(flow, time_ns, source[row], destination[row])
+    batch.shared.macs.note(flow, batch.addresses[row], time_ns, source[row], destination[row])
 
 
 def _note_arp(batch: Batch, above: Layer) -> None:
@@ -173,7 +173,8 @@ def _note_arp(batch: Batch, above: Layer) -> None:
     mac = u16(batch.view, at + ARP_MAC).astype(np.uint64) << np.uint64(32) | u32(batch.view, at + ARP_MAC + 2)
     address = u32(batch.view, at + ARP_ADDRESS)
     sender = address != 0  # zero: a probe
-    batch.shared.macs.note_arp(batch.records.time_ns[row[sender]], address[sender], mac[sender])
+    own = row[sender]
+    batch.shared.macs.note_arp(batch.addresses[own], batch.records.time_ns[own], address[sender], mac[sender])
 
 
 def _count_others(tally: Tally, layer: Layer, kind: U16, whole: Flags, link: int) -> None:

@@ -34,6 +34,11 @@ class Shared:
     macs: Macs = field(default_factory=Macs)
     notices: Notices = field(default_factory=Notices)
 
+    def shift(self, addresses: range, offset_ns: int) -> None:
+        """Add to the times of the packets at some addresses. Segments have columns of their own."""
+        self.macs.shift(addresses, offset_ns)
+        self.notices.shift(addresses, offset_ns)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -47,6 +52,11 @@ class Batch:
     records: Records
     shared: Shared
     file: int
+
+    @property
+    def addresses(self) -> Ints:
+        """Where each packet is in memory."""
+        return self.base + self.records.offset
 
 
 @dataclass(frozen=True)

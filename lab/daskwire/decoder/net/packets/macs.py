@@ -21,8 +21,8 @@ MAX_ARP = 1 << 16  # ARP packets
 class Changes:
     """Segments of flows that use several MAC addresses, from the batch on in which a second one appears."""
 
-    flow: Ints
     time_ns: Ints
+    flow: Ints
     source: U64
     destination: U64
 
@@ -50,7 +50,9 @@ class Macs:
     _changes: list[tuple[Array, ...]] = field(default_factory=list)
     _arp: list[tuple[Array, ...]] = field(default_factory=list)
 
-    def note(self, flow: npt.NDArray[np.int32], time_ns: Ints, source: U64, destination: U64) -> None:
+    def note(
+        self, flow: npt.NDArray[np.int32], position: Ints, time_ns: Ints, source: U64, destination: U64
+    ) -> None:
         """Compare the MAC addresses of a batch of segments with those of their flows."""
         self._grow(int(flow.max()) + 1)
         if (self.source[flow] == 0).any():
@@ -59,8 +61,8 @@ class Macs:
         differs = (self.source[flow] != source) | (self.destination[flow] != destination)
         if differs.any() and sum(len(part[0]) for part in self._changes) < MAX_CHANGES:
             rows = np.flatnonzero(np.isin(flow, np.unique(flow[differs])))
-            columns = (flow[rows].astype(np.int64), time_ns[rows], source[rows], destination[rows])
-            self._changes.append(columns)
+            own = flow[rows].astype(np.int64)
+            self._changes.append((position[rows], time_ns[rows], own, source[rows], destination[rows]))
 
     def _grow(self, flows: int) -> None:
         if flows > len(self.source):
@@ -68,10 +70,15 @@ class Macs:
             self.source = np.concatenate([self.source, longer])
             self.destination = np.concatenate([self.destination, longer])
 
-    def note_arp(self, time_ns: Ints, address: U32, mac: U64) -> None:
+    def note_arp(self, position: Ints, time_ns: Ints, address: U32, mac: U64) -> None:
         """Store who announces an address."""
         if sum(len(part[0]) for part in self._arp) < MAX_ARP:
-            self._arp.append((time_ns, address.astype(np.uint64), mac))
+            self._arp.append((position, time_ns, address.astype(np.uint64), mac))
+
+    def shift(self, addresses: range, offset_ns: int) -> None:
+        """Add to the times of the packets at some addresses in memory."""
+        for own, time_ns, *_ in (*self._changes, *self._arp):
+            time_ns[(own >= addresses.start) & (own < addresses.stop)] += offset_ns
 
     @property
     def changes(self) -> Changes:
@@ -83,9 +90,10 @@ class Macs:
 
 
 def _joined(parts: list[tuple[Array, ...]], types: tuple[type, ...]) -> list[Array]:
+    """Join all columns but the first one, the addresses in memory."""
     if not parts:
         return [np.zeros(0, kind) for kind in types]
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return [np.concatenate(column) for column in list(zip(*parts, strict=True))[1:]]
 
 
 def format_mac(mac: int) -> str:

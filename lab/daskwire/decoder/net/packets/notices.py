@@ -16,7 +16,7 @@ class IcmpError:
 
     Attributes:
         time_ns: when it was captured, nanoseconds since 1970.
-        file: index of its file.
+        address: where it is in memory.
         reporter: address of the router or host that reports it.
         error: what happened, such as "host unreachable".
         mtu: largest packet that passes, bytes; 0 if it does not say.
@@ -26,7 +26,7 @@ class IcmpError:
     """
 
     time_ns: int
-    file: int
+    address: int
     reporter: str
     error: str
     mtu: int
@@ -41,7 +41,7 @@ class DnsPacket:
 
     Attributes:
         time_ns: when it was captured, nanoseconds since 1970.
-        file: index of its file.
+        address: where it is in memory.
         client: address and port that asks.
         server: address of the name server.
         number: identifier of the query and its answer.
@@ -51,7 +51,7 @@ class DnsPacket:
     """
 
     time_ns: int
-    file: int
+    address: int
     client: tuple[str, int]
     server: str
     number: int
@@ -78,11 +78,11 @@ class Notices:
         self.dns += packets
         del self.dns[MAX_NOTICES_OF_A_KIND:]
 
-    def shift(self, file: int, offset_ns: int) -> None:
-        """Subtract the difference of a file's clock from the times of its notices."""
-        self.icmp = [_shifted(notice, file, offset_ns) for notice in self.icmp]
-        self.dns = [_shifted(notice, file, offset_ns) for notice in self.dns]
+    def shift(self, addresses: range, offset_ns: int) -> None:
+        """Add to the times of the notices at some addresses."""
+        self.icmp = [_shifted(notice, addresses, offset_ns) for notice in self.icmp]
+        self.dns = [_shifted(notice, addresses, offset_ns) for notice in self.dns]
 
 
-def _shifted(notice: Notice, file: int, offset_ns: int) -> Notice:
-    return replace(notice, time_ns=notice.time_ns - offset_ns) if notice.file == file else notice
+def _shifted(notice: Notice, addresses: range, offset_ns: int) -> Notice:
+    return replace(notice, time_ns=notice.time_ns + offset_ns) if notice.address in addresses else notice

@@ -18,6 +18,14 @@ def with_mac(packets: list[Packet], macs: dict[str, str]) -> list[Packet]:
     return result
 
 
+def arp(time_ns: int, mac: int) -> Packet:
+    """Announce 10.0.0.3 with a MAC address that ends in a byte."""
+    source = b"\x02\0\0\0\0" + bytes([mac])
+    body = struct.pack(">HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 2, source, bytes([10, 0, 0, 3]), bytes(6), bytes(4))
+    frame = b"\xff" * 6 + source + b"\x08\x06" + body
+    return time_ns, frame, len(frame)
+
+
 def test_duplicate_ip_is_seen_by_its_mac_addresses(read: Read) -> None:
     cluster = Cluster()
     cluster.work()
@@ -34,9 +42,18 @@ def test_duplicate_ip_is_seen_by_its_mac_addresses(read: Read) -> None:
 def test_duplicate_ip_is_seen_in_arp(read: Read) -> None:
     cluster = Cluster()
     cluster.work()
-    for number, mac in enumerate((b"\x02\0\0\0\0\x02", b"\x02\0\0\0\0\x77")):
-        arp = struct.pack(">HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 2, mac, bytes([10, 0, 0, 3]), bytes(6), bytes(4))
-        frame = b"\xff" * 6 + mac + b"\x08\x06" + arp
-        cluster.streams["w1"].packets.append((cluster.at(3 + number), frame, len(frame)))
+    cluster.streams["w1"].packets += [arp(cluster.at(3), 0x02), arp(cluster.at(4), 0x77)]
     row = only(read(cluster.packets), "duplicate IP")
     assert row["certainty_pct"] == 95 and "both announce it" in row["what"]
+
+
+def test_clock_that_was_set_back_leaves_the_order_of_arp_packets(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    first, second = (arp(cluster.at(at), mac) for at, mac in ((1.0, 0x02), (9.0, 0x77)))
+    packets = sorted([*cluster.packets, first, second], key=lambda packet: packet[0])
+    middle = len(packets) // 2
+    assert first[0] < packets[middle][0] < second[0]
+    later = [(time_ns - 3600 * 10**9, *packet) for time_ns, *packet in packets[middle:]]
+    row = only(read([*packets[:middle], *later]), "duplicate IP")
+    assert str(row["what"]).startswith("10.0.0.3 is used by 02:00:00:00:00:02 and 02:00:00:00:00:77")

@@ -77,3 +77,14 @@ def test_only_the_cluster_is_judged(read: Read) -> None:
 def test_capture_with_nothing_but_queries(read: Read) -> None:
     row = only(read(queries(Cluster(), "dask-scheduler")), "unanswered DNS")
     assert row["source"] == "10.0.0.2"
+
+
+def test_clock_that_was_set_back_between_queries(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    packets = sorted([*cluster.packets, *queries(cluster)], key=lambda packet: packet[0])
+    back_ns, middle = 3600 * SECOND_NS, len(packets) // 2
+    later = [(time_ns - back_ns, *packet) for time_ns, *packet in packets[middle:]]
+    assert packets[middle][0] < cluster.at(6.0)
+    row = only(read([*packets[:middle], *later]), "unanswered DNS")
+    assert row["cost_s"] == pytest.approx(10, abs=0.5)
