@@ -22,6 +22,7 @@ from daskwire.decoder.net.segments import ACK, FIN, RST, SYN
 
 STUCK_NUMBER = 3  # retransmissions of the same bytes
 LARGE_BYTES = 400  # payload of a segment that an MTU could stop
+BURST_NS = 5_000_000  # between the header and the body of a message
 LOSS_EPISODES = 4  # retransmissions in as many separate episodes are loss, not an outage
 LOSS_NUMBER, LOSS_SHARE = 5, 0.001  # lost segments, and their share of a pair's data segments
 StuckFlows = dict[int, int]  # flow -> index of its first event among the retransmissions
@@ -108,8 +109,11 @@ def _is_alive(traffic: Traffic, flow: int, first: int) -> bool:
 
 
 def largest_arriving(traffic: Traffic, flow: int, first: int) -> int:
-    """Return the largest payload that arrives since a flow is stuck; without any, the largest before."""
-    since_ns = int(traffic.retransmissions.previous_ns[first])
+    """Return the largest payload that arrives since a flow is stuck; without any, the largest before.
+
+    What was sent in one burst with the stuck segments met the same link as they did.
+    """
+    since_ns = int(traffic.retransmissions.previous_ns[first]) - BURST_NS
     return _largest_acknowledged(traffic, flow, since_ns) or _largest_acknowledged(traffic, flow, 0)
 
 

@@ -41,23 +41,26 @@ class Rate:
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
-    """Yield pairs whose rate is even and low, joined by host where all pairs of it are slow."""
+    """Yield hosts, then pairs of others, whose rate is even and low.
+
+    All peers of a host share its link, so there the sum of their rates is even, not the rate of each pair.
+    """
     rates = _rates(evidence)
-    references = {pair: _reference(pair, rates) for pair in rates}
-    slow = {
-        pair: reference
-        for pair, reference in references.items()
-        if rates[pair].high <= EVEN_RATIO * rates[pair].median
-        and rates[pair].high < MAX_SLOW_SHARE * reference
-    }
+    pairs = {pair: _reference(pair, rates) for pair in rates}
     for direction in (SENDING, RECEIVING):
-        for node in sorted({pair[direction] for pair in slow}):
-            own = [pair for pair in rates if pair[direction] == node]
-            if len(own) > 1 and all(pair in slow for pair in own):
-                group = {pair: slow.pop(pair) for pair in own}
-                yield _slow_link(evidence, (own[0][0], node, ""), group, rates, direction)
-    for pair, reference in slow.items():
-        yield _slow_link(evidence, pair, {pair: reference}, rates, EITHER)
+        for host in sorted({(pair[0], pair[direction]) for pair in pairs}):
+            own = {pair: pairs[pair] for pair in pairs if (pair[0], pair[direction]) == host}
+            link = _rate(evidence, [flow for pair in own for flow in rates[pair].flows])
+            if len(own) > 1 and link and _is_slow(link, float(np.median(list(own.values())))):
+                yield _slow_link(evidence, (*host, ""), own, rates, direction)
+                pairs = {pair: reference for pair, reference in pairs.items() if pair not in own}
+    for pair, reference in pairs.items():
+        if _is_slow(rates[pair], reference):
+            yield _slow_link(evidence, pair, {pair: reference}, rates, EITHER)
+
+
+def _is_slow(rate: Rate, reference: float) -> bool:
+    return rate.high <= EVEN_RATIO * rate.median and rate.high < MAX_SLOW_SHARE * reference
 
 
 def _rates(evidence: Evidence) -> dict[Pair, Rate]:
@@ -131,8 +134,8 @@ KIND = Kind(
     name="slow link",
     meaning="A link carries much less than the others.",
     threshold=(
-        "bulk data of a pair, or of all pairs of a host, flows evenly at less than a third of the rate of"
-        f" other pairs, and that cost {COSTLY_S} s"
+        "bulk data between two hosts, or between a host and all others, flows evenly at less than a third of"
+        f" the rate of other pairs, and that cost {COSTLY_S} s"
     ),
     advice="Check negotiated speed, rate limits and shared uplinks: ethtool, tc qdisc, the hypervisor.",
     filter="tcp.len > 0",

@@ -8,10 +8,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from daskwire.analysis.problems.evidence.evidence import Evidence
-from daskwire.analysis.problems.evidence.intervals import SECOND_NS, Interval, hull, seconds_by_flow
+from daskwire.analysis.problems.evidence.intervals import (
+    SECOND_NS,
+    Interval,
+    hull,
+    seconds,
+    seconds_by_flow,
+)
 from daskwire.analysis.problems.evidence.traffic import Node
-from daskwire.analysis.problems.finding import COSTLY_S, DELAYS, Finding, Kind, counted, is_cheap
+from daskwire.analysis.problems.finding import DELAYS, Finding, Kind, counted
 from daskwire.decoder.net.segments import FIN, RST, SYN
+
+PAUSE_S = 1.0  # a worker that splits data frames for a shuffle does not read for nearly as long
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
@@ -38,7 +46,7 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
         pair = cluster, node, peers[0] if len(peers) == 1 else ""
         yield Finding(
             KIND, what, pair, hull(list(waits)), cost_s, 0.95, len(waits), tuple(sorted(set(flows))),
-            is_cheap(cost_s),
+            seconds(waits) < PAUSE_S,
         )  # fmt: skip
 
 
@@ -64,7 +72,7 @@ def _closed(evidence: Evidence, flow: int) -> list[Interval]:
 KIND = Kind(
     name="zero window",
     meaning="A process does not read what it receives, so its peers must wait.",
-    threshold=f"a receive window of 0 stopped peers that had more to send for {COSTLY_S} s in all",
+    threshold=f"a receive window of 0 stopped peers that had more to send, for {PAUSE_S:.0f} s in all",
     advice="Look at the receiving process: its event loop is blocked, or it is stopped or short of CPU.",
     filter="tcp.window_size_value == 0 || tcp.analysis.window_update",
     effects=DELAYS,

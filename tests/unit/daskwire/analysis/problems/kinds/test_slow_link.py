@@ -46,3 +46,18 @@ def test_many_small_messages_are_not_a_slow_link(read: Read) -> None:
         talk.say(1, g3({"op": "x"}, bytes(5_000)), mtu=1448)
         talk.time_ns += 5_000_000
     assert findings(read(cluster.packets)) == []
+
+
+def test_two_senders_share_a_slow_link_unevenly(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    for source, destination in (("w1", "w2"), ("w1", "w3"), ("w2", "w3"), ("w3", "w2")):
+        transfer(cluster.fetch(source, destination, 1.0, step_ns=10_000), 3_000_000)
+    first = cluster.fetch("w2", "w1", 1.0, step_ns=1_000_000)
+    transfer(first, 1_000_000)  # alone
+    second = cluster.fetch("w3", "w1", (first.time_ns - cluster.begin_ns) / 1e9, step_ns=1_333_333)
+    first.step_ns = 4_000_000
+    transfer(first, 2_000_000)
+    transfer(second, 6_000_000)
+    row = only(read(cluster.packets), "slow link")
+    assert (row["source"], row["destination"], row["number"]) == ("w1", "", 2)
