@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import json
 import random
+import re
 import select
 import shutil
 import signal
@@ -37,6 +38,8 @@ from daskwire.analysis.problems.verdict import Answer
 from wire_cluster import OFFLOADS, Cluster, Options, sh, stop
 
 SECONDS = 9  # of the workload
+FORWARDED_WINDOW = 128 << 10  # largest receive window if a program forwards the packets, bytes
+MATCH_TIMEOUT_S = 5.0  # a heartbeat is due within this time
 SPREAD = 1.2  # severities are multiplied by a random factor of at most this
 UNJUDGEABLE = ("TLS without keys",)  # first problems of captures of which nothing is known
 Rule = tuple[str, str, str]  # node, hook, rule of nftables
@@ -146,8 +149,11 @@ def forgotten(cluster: Target, level: float) -> Iterator[None]:
 def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None]:
     """Insert a program into the links of some nodes, which delays or repeats their packets."""
     link, processes = ["ip", "-n", cluster.switch, "link"], []
-    for node in cluster.nodes:  # who leaves checksums to the device sends them wrong through a raw socket
+    for node in cluster.nodes:
+        # Who leaves checksums to the device sends them wrong through a raw socket.
         cluster.run_in(node, "ethtool", "-K", "eth0", "tx", "off")
+        # A program forwards less than a device, so a large window would fill a long queue before it.
+        cluster.run_in(node, "sysctl", "-qw", f"net.ipv4.tcp_rmem=4096 65536 {FORWARDED_WINDOW}")
     for node in nodes:
         port = cluster.port(node)
         sh(*link, "add", f"{port}f", "type", "veth", "peer", "name", f"{port}b")
@@ -307,15 +313,23 @@ def filtered(rules: Callable[[Target, Any], list[Rule]]) -> Inject:
     return inject
 
 
+def has_matched(cluster: Target, node: str) -> bool:
+    """Return whether a packet met a rule with a counter."""
+    return bool(re.search(r"counter packets [1-9]", cluster.run_in(node, "nft", "list", "ruleset")))
+
+
 def outage(rules: Callable[[Target], list[Rule]]) -> Inject:
-    """Filter packets for ``level`` seconds."""
+    """Filter packets for ``level`` seconds, and until one was met: else there was no fault."""
 
     @contextlib.contextmanager
     def inject(cluster: Target, level: float) -> Iterator[None]:
         for number, rule in enumerate(rules(cluster)):
             nft(cluster, *rule, f"fault{number}")
         time.sleep(level)
-        for node in {node for node, _, _ in rules(cluster)}:
+        nodes, give_up = {node for node, _, _ in rules(cluster)}, time.monotonic() + MATCH_TIMEOUT_S
+        while not any(has_matched(cluster, node) for node in nodes) and time.monotonic() < give_up:
+            time.sleep(0.01)
+        for node in nodes:
             cluster.run_in(node, "nft", "flush", "ruleset")
         yield
 
@@ -325,7 +339,7 @@ def outage(rules: Callable[[Target], list[Rule]]) -> Inject:
 def dropped(cluster: Target) -> list[Rule]:
     """Drop everything from and to the victim at the switch: its own TCP would notice local drops."""
     port = cluster.port(cluster.victim)
-    return [("switch", f"{port} ingress", "drop"), ("switch", f"{port} egress", "drop")]
+    return [("switch", f"{port} {direction}", "counter drop") for direction in ("ingress", "egress")]
 
 
 def detour(cluster: Target, match: str, mbit: float, burst: str) -> None:
@@ -485,7 +499,7 @@ def lossy(cluster: Target, level: tuple[float, str]) -> list[Rule]:
 
 def refusing(cluster: Target) -> list[Rule]:
     """Let the scheduler's host reset the victim's connections."""
-    rule = f"ip saddr {cluster.nodes[cluster.victim]} tcp dport 8786 reject with tcp reset"
+    rule = f"ip saddr {cluster.nodes[cluster.victim]} tcp dport 8786 counter reject with tcp reset"
     return [("scheduler", "input", rule)]
 
 
@@ -497,12 +511,13 @@ def some_syns(cluster: Target, percent: float) -> list[Rule]:
 
 def rejecting(how: str) -> Callable[[Target], list[Rule]]:
     """Reject all SYNs to the victim."""
-    return lambda cluster: [(cluster.victim, "input", f"tcp flags & (syn|ack) == syn reject with {how}")]
+    rule = f"tcp flags & (syn|ack) == syn counter reject with {how}"
+    return lambda cluster: [(cluster.victim, "input", rule)]
 
 
 def silent(cluster: Target) -> list[Rule]:
     """Drop all SYNs to the victim."""
-    return [(cluster.victim, "input", "tcp flags & (syn|ack) == syn drop")]
+    return [(cluster.victim, "input", "tcp flags & (syn|ack) == syn counter drop")]
 
 
 def blocked(level: float, node: str) -> dict[str, Any]:
@@ -656,6 +671,7 @@ def record(
         "kinds": fault.kinds if fault else (),
         "also": fault.also if fault else (),
         "node": node,
+        "address": cluster.nodes.get(node, ""),  # a worker that never joined has no name
     }
     expected |= {"level": str(level), "keys": has_keys}
     (out / "expected.json").write_text(json.dumps(expected))
@@ -700,8 +716,8 @@ def judge(folder: Path) -> bool:
         correct = correct and set(expected.get("also", ())) <= {row["problem"] for row in problems}
         silent_costs += bool(expected["kinds"]) and output["answer"] == Answer.NO_PROBLEM.value
         unjudged += output["answer"] == Answer.NOTHING_TO_JUDGE.value and first["problem"] not in UNJUDGEABLE
-        nodes = ("", first["source"], first["destination"])
-        rows.append((name, correct, correct and expected["node"] in nodes))
+        nodes = {"", first["source"], first["destination"]}
+        rows.append((name, correct, correct and bool({expected["node"], expected["address"]} & nodes)))
         answer = "; ".join(
             f"{row['problem']} {row['source']}>{row['destination']} {row['cost_s']}" for row in problems[:3]
         )
