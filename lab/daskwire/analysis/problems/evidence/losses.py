@@ -5,7 +5,7 @@ In this order, because each step explains away what the next one would misread:
 1. A flow is *stuck* if its last bytes were sent again and again, and never acknowledged. If smaller segments
    arrive, a link stops large ones: an MTU black hole. If the peer is silent, the connection is half open.
 2. What the other flows of a pair lost again and again is loss.
-3. What is left waited for TCP's timer in few episodes: an outage.
+3. What is left waited for TCP's timer in few episodes, or mostly in long ones: an outage.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from daskwire.analysis.problems.evidence.traffic import Pair, Traffic
 from daskwire.base.arrays import Flags, Ints
 from daskwire.decoder.net.segments import ACK, FIN, RST, SYN
 
+BACKED_OFF_NS = 400_000_000  # Linux's timer when it fires for the second time
 STUCK_NUMBER = 3  # retransmissions of the same bytes
 LARGE_BYTES = 400  # payload of a segment that an MTU could stop
 BURST_NS = 5_000_000  # between the header and the body of a message
@@ -161,12 +162,21 @@ def _lossy_pairs(traffic: Traffic, events: Retransmissions) -> list[PairLoss]:
     flows = np.union1d(events.flow, late.flow[repaired]).tolist()
     result = []
     for pair, group in traffic.by_pair(flows).items():
-        behind, before = np.isin(events.flow, group), repaired & np.isin(late.flow, group)
-        waits = intervals(events.previous_ns[behind], events.time_ns[behind])
+        own, before = events.take(np.isin(events.flow, group)), repaired & np.isin(late.flow, group)
+        waits = intervals(own.previous_ns, own.time_ns)
         waits += intervals(late.hole_ns[before], late.time_ns[before])
         waits = [wait for wait in waits if traffic.while_running(pair[0], wait)]
         total = traffic.data_segments(pair)
         episodes = len(merged(waits, SECOND_NS // 10))
-        if len(waits) >= max(LOSS_NUMBER, LOSS_SHARE * total) and episodes >= LOSS_EPISODES:
-            result.append(PairLoss(pair, group, waits, total, bool(behind.sum() >= before.sum())))
+        is_lossy = len(waits) >= max(LOSS_NUMBER, LOSS_SHARE * total) and episodes >= LOSS_EPISODES
+        if is_lossy and _outage_ns(own) < sum(stop - start for start, stop in waits) / 2:
+            result.append(PairLoss(pair, group, waits, total, bool(len(own.flow) >= before.sum())))
     return result
+
+
+def _outage_ns(events: Retransmissions) -> int:
+    """Return how long segments waited for a timer that fired more than once: then nothing passed at all."""
+    waits_ns = events.time_ns - events.previous_ns
+    ends = np.stack([events.flow, events.position])
+    _, inverse, number = np.unique(ends, axis=1, return_inverse=True, return_counts=True)
+    return int(waits_ns[(number[inverse.ravel()] > 1) | (waits_ns >= BACKED_OFF_NS)].sum())

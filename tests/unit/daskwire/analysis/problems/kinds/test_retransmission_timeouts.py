@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import struct
 
-from tests.unit.daskwire.analysis.problems.cluster import Cluster, Read, findings, retransmitted
+from tests.unit.daskwire.analysis.problems.cluster import (
+    SECOND_NS,
+    Cluster,
+    Read,
+    findings,
+    retransmitted,
+)
 from tests.unit.daskwire.build import ACK, g3, stamp
 
 
@@ -20,6 +26,20 @@ def test_outage_is_a_retransmission_time_out(read: Read) -> None:
     row = findings(read(cluster.packets))[0]
     assert (row["problem"], row["source"]) == ("retransmission time-outs", "w2")
     assert "no packet passed for 1.4 s (1 episode, 6 time-outs on 2 connections)" in row["what"]
+
+
+def test_outage_remains_one_if_single_segments_are_lost_later(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work()
+    talk = cluster.fetch("w1", "w2", 2.0)
+    for gaps_s in ((0.2, 0.2, 0.4), (0.01,), (0.01,), (0.01,)):
+        reply = g3({"status": "OK"})
+        retransmitted(talk, 1, reply, gaps_s)
+        talk.sent[1] += len(reply)
+        talk.add(0, ACK)
+        talk.time_ns += SECOND_NS
+    row = findings(read(cluster.packets))[0]
+    assert row["problem"] == "retransmission time-outs" and "1 episode, 3 time-outs" in row["what"]
 
 
 def test_spurious_retransmissions_are_ignored(read: Read) -> None:
