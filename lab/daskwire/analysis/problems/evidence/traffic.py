@@ -34,10 +34,11 @@ from daskwire.decoder.net.health import Samples, echo_delays, rtt_samples, spuri
 
 Pair = tuple[str, str, str]  # cluster, source, destination
 Node = tuple[str, str]  # cluster and name
-WORK_OPS = frozenset({  # ops of a cluster that computes
-    "compute-task", "task-finished", "task-erred", "get_data", "gather", "key-in-memory", "update-graph",
-    "update-graph-hlg", "heartbeat_worker", "shuffle_receive",
-})  # fmt: skip
+GRAPHS = frozenset({"update-graph", "update-graph-hlg"})
+WORK_OPS = GRAPHS | {  # ops of a cluster that computes
+    "compute-task", "task-finished", "task-erred", "get_data", "gather", "key-in-memory", "heartbeat_worker",
+    "shuffle_receive",
+}  # fmt: skip
 REGISTRATION = "register-worker"
 TASK_RESULT, COMPUTATION_COMPLETE = "task-finished", "key-in-memory"
 STARTUP_NS = 10 * SECOND_NS

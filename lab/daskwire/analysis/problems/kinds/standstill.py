@@ -9,6 +9,7 @@ import numpy as np
 
 from daskwire.analysis.problems.evidence.evidence import Evidence
 from daskwire.analysis.problems.evidence.intervals import SECOND_NS, Interval, hull, intervals, seconds
+from daskwire.analysis.problems.evidence.traffic import GRAPHS
 from daskwire.analysis.problems.finding import Finding, Kind, counted
 from daskwire.base.arrays import NONE, Flags, Ints
 from daskwire.decoder.dask.framing.content import MessageKind
@@ -18,7 +19,6 @@ IDLE_OPS = frozenset({  # sent at intervals by a cluster that does nothing, or t
     "heartbeat_worker", "heartbeat-client", "keep-alive", "identity", "who_has", "request-refresh-who-has",
     "missing-data", "adjust-heartbeat-interval",
 })  # fmt: skip
-GRAPHS = frozenset({"update-graph", "update-graph-hlg"})
 PROGRESS = frozenset({"compute-task", "task-finished", "task-erred", "key-in-memory"})
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from daskwire.analysis.problems.evidence.evidence import Evidence
+from daskwire.analysis.problems.evidence.traffic import GRAPHS
 from daskwire.analysis.problems.finding import Finding, Kind
 
 MIN_UNSEEN_TRANSFERS = 3  # workers report as many, and the capture contains none
 TRANSFER_OPS = {"get_data", "shuffle_receive"}
-CLIENT_OPS = {"update-graph", "update-graph-hlg", "key-in-memory"}
+CLIENT_OPS = GRAPHS | {"key-in-memory"}
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:

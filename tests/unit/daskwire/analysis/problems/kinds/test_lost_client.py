@@ -26,6 +26,15 @@ def test_killed_client(read: Read) -> None:
     assert (row["source"], row["number"]) == ("client", 1) and row["cost_s"] == pytest.approx(4.0, abs=0.1)
 
 
+def test_client_that_is_killed_before_its_first_task(read: Read) -> None:
+    cluster = Cluster()
+    cluster.client.time_ns = cluster.at(4.0)
+    cluster.client.say(0, g3([{"op": "update-graph", "keys": ["x"]}]))
+    leave(cluster, goodbye=False, open_task=False)
+    row = only(read(cluster.packets), "lost client")
+    assert "1 graph had no result yet" in row["what"] and row["cost_s"] == pytest.approx(1.0, abs=0.1)
+
+
 @pytest.mark.parametrize(("goodbye", "open_task"), [(True, True), (False, False)])
 def test_client_that_says_so_or_has_all_results(read: Read, goodbye: bool, open_task: bool) -> None:
     cluster = Cluster()
