@@ -155,6 +155,7 @@ def connect_findings(kind: Kind, groups: Iterable[FailedConnects], evidence: Evi
 def _connect_finding(kind: Kind, groups: list[FailedConnects], evidence: Evidence) -> Finding:
     """Describe connects of one or several hosts that failed to reach another one.
 
+    Who is refused has reached the host, so that is where the fault is, whoever connects.
     It is a problem at any cost if nobody ever connected with a port at which a scheduler or worker listens.
     """
     targets = [group.target for group in groups]
@@ -164,13 +165,14 @@ def _connect_finding(kind: Kind, groups: list[FailedConnects], evidence: Evidenc
     flows = tuple(flow for group in groups for flow in group.flows)
     cost_s = sum(group.cost_s for group in groups)
     how_long = f" for {cost_s:.1f} s" if all(group.is_answered for group in groups) else ""
-    origin = f" from {', '.join(sources)}" if len(sources) > 1 else ""
+    is_at_host = len(sources) > 1 or groups[0].failure == Failure.REFUSED
+    origin = f" from {', '.join(sources)}" if is_at_host else ""
     what = (
         f"connecting to {address} port{'' if len(ports) == 1 else 's'} {', '.join(map(str, ports))}{origin}"
         f" {FAILURES_IN_WORDS[groups[0].failure]}{how_long}: {counted(len(flows), 'connection')},"
         f" {counted(sum(group.attempts for group in groups), 'SYN')}"
     )
-    pair = (cluster, sources[0], destination) if len(sources) == 1 else (cluster, destination, "")
+    pair = (cluster, destination, "") if is_at_host else (cluster, sources[0], destination)
     is_dask = any(evidence.is_dask_port(target.address, target.port) for target in targets)
     is_hopeless = is_dask and all(group.is_final for group in groups)
     is_note = groups[0].is_exempt or (is_cheap(cost_s) and not is_hopeless)

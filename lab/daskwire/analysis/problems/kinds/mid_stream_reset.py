@@ -12,6 +12,7 @@ from daskwire.analysis.problems.evidence.evidence import Evidence
 from daskwire.analysis.problems.evidence.intervals import SECOND_NS
 from daskwire.analysis.problems.evidence.traffic import Pair
 from daskwire.analysis.problems.finding import DELAYS, Finding, Kind, connect_findings, counted
+from daskwire.analysis.tables.participants import WORKER, departure, participants
 from daskwire.base.arrays import NONE
 from daskwire.decoder.dask.framing.content import MessageKind
 from daskwire.decoder.net.segments import FIN, RST
@@ -27,7 +28,7 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
     rows = np.flatnonzero((segments.flags & (RST | FIN) != 0) & ~capture.copied)
     _, first = np.unique(segments.flow[rows] >> 1, return_index=True)
     first = first[segments.flags[rows[first]] & FIN == 0]  # after a FIN, an RST only ends the closing
-    openings = _openings(evidence)
+    openings, streams = _openings(evidence), _worker_streams(evidence)
     groups: defaultdict[tuple[bool, Pair], list[tuple[int, int, float]]] = defaultdict(list)
     for row in rows[first].tolist():
         flow, time_ns = int(segments.flow[row]), int(segments.time_ns[row])
@@ -41,10 +42,11 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
         )
         again = [t for t in openings[frozenset(pair[1:])] if time_ns < t < time_ns + RECONNECT_NS]
         until_s = (min(again) - time_ns) / 1e9 if again else 0.0
-        was_needed = evidence.during_work(pair[0], (time_ns, time_ns)) and bool(waited_s or again)
+        was_needed = evidence.during_work(pair[0], (time_ns, time_ns))
+        was_needed = was_needed and bool(waited_s or again or flow >> 1 in streams)
         groups[was_needed, pair].append((time_ns, flow, waited_s + until_s))
     for (was_needed, pair), resets in sorted(groups.items()):
-        reason = ", with messages outstanding or followed by a new connection" if was_needed else ""
+        reason = ", while it was needed" if was_needed else ""
         what = f"reset {counted(len(resets), 'connection')} that carried Dask{reason}"
         times, flows = [time_ns for time_ns, _, _ in resets], tuple(flow for _, flow, _ in resets)
         cost_s = sum(cost for _, _, cost in resets)
@@ -60,6 +62,16 @@ def _unacknowledged_s(evidence: Evidence, connection: int, time_ns: int) -> floa
     events = evidence.retransmissions
     own = (events.flow >> 1 == connection) & (events.previous_ns <= time_ns) & (events.time_ns >= time_ns)
     return float((events.time_ns[own].max(initial=time_ns) - time_ns) / 1e9)
+
+
+def _worker_streams(evidence: Evidence) -> set[int]:
+    """Return the connections over which workers get their tasks: who loses it unannounced has left."""
+    capture = evidence.capture
+    return {
+        member.flow >> 1
+        for member in participants(capture)
+        if member.role == WORKER and (end := departure(capture, member.flow)) and not end.is_announced
+    }
 
 
 def _openings(evidence: Evidence) -> defaultdict[frozenset[str], list[int]]:
@@ -90,8 +102,8 @@ KIND = Kind(
     meaning="A connection was reset while it was in use.",
     threshold=(
         "an RST without a FIN before it, during the work of the cluster, with a message, a reply or a task's"
-        " report outstanding, or followed by a new connection between the same hosts; or in place of the ACK"
-        " of a SYN-ACK"
+        " report outstanding, followed by a new connection between the same hosts, or of the connection over"
+        " which a worker gets its tasks; or in place of the ACK of a SYN-ACK"
     ),
     advice="Look in the log of the process that sent the RST, and for firewalls that reject connections.",
     filter="tcp.flags.reset == 1",

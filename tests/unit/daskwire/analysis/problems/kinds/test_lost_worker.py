@@ -12,7 +12,7 @@ from tests.unit.daskwire.build import ACK, FIN, RST, g3
 def test_a_worker_that_vanishes_is_lost(read: Read, before: str) -> None:
     """The kernel closes the connections of a process that was killed; one that closes says so.
 
-    A worker whose connection the other host resets closes as well, but is not lost.
+    A worker whose connection the other host resets ends as well, but the reset is the cause.
     """
     cluster = Cluster()
     cluster.work(without="w2")
@@ -25,7 +25,8 @@ def test_a_worker_that_vanishes_is_lost(read: Read, before: str) -> None:
     talk.add(0, FIN | ACK)
     capture = read(cluster.packets)
     if before:
-        assert findings(capture) == []
+        resets = ["mid-stream reset"] if before == "reset" else []
+        assert [row["problem"] for row in findings(capture)] == resets
     else:
         row = only(capture, "lost worker")
         assert (row["source"], row["destination"], row["cost_s"]) == ("w2", "scheduler", 0.0)

@@ -8,6 +8,7 @@ from tests.unit.daskwire.analysis.problems.cluster import (
     SECOND_NS,
     Cluster,
     Read,
+    connect,
     findings,
     only,
     retransmitted,
@@ -26,20 +27,44 @@ def test_reset_with_an_outstanding_request(read: Read) -> None:
     assert row["cost_s"] == pytest.approx(2.0, abs=0.01)
 
 
-def test_reset_of_a_worker_with_tasks(read: Read) -> None:
-    """The reports of its tasks are outstanding; without tasks, it left."""
-    for number, severity in ((0, "note"), (2, "problem")):
-        cluster = Cluster()
-        cluster.work(without="w2")
-        talk = cluster.streams["w2"]
-        talk.time_ns = cluster.at(3)
-        for key in range(number):
-            talk.say(1, g3([{"op": "compute-task", "key": f"task-{key}"}]))
-        talk.time_ns = cluster.at(4)
-        talk.add(1, RST | ACK)
-        row = only(read(cluster.packets), "mid-stream reset", severity)
-        assert (row["source"], row["destination"]) == ("scheduler", "w2")
-        assert row["cost_s"] == pytest.approx(1.0 if number else 0.0, abs=0.01)
+def reset_stream(cluster: Cluster, *messages: object) -> None:
+    """Reset the connection between the scheduler and w2 a second after some messages."""
+    cluster.work(without="w2")
+    talk = cluster.streams["w2"]
+    talk.time_ns = cluster.at(3)
+    for message in messages:
+        talk.say(1, g3([message]))
+    talk.time_ns = cluster.at(4)
+    talk.add(1, RST | ACK)
+
+
+@pytest.mark.parametrize("tasks", [0, 2])
+def test_reset_of_a_worker(read: Read, tasks: int) -> None:
+    """Without tasks, nobody waits for it, but it is lost all the same."""
+    cluster = Cluster()
+    reset_stream(cluster, *({"op": "compute-task", "key": f"task-{key}"} for key in range(tasks)))
+    row = only(read(cluster.packets), "mid-stream reset")
+    assert (row["source"], row["destination"]) == ("scheduler", "w2")
+    assert row["cost_s"] == pytest.approx(1.0 if tasks else 0.0, abs=0.01)
+
+
+def test_reset_of_a_worker_that_was_told_to_close_is_a_note(read: Read) -> None:
+    cluster = Cluster()
+    reset_stream(cluster, {"op": "close"})
+    capture = read(cluster.packets)
+    assert findings(capture) == [] and only(capture, "mid-stream reset", "note")["destination"] == "w2"
+
+
+def test_connects_to_a_worker_that_was_reset_are_its_consequence(read: Read) -> None:
+    """A worker whose connection with the scheduler breaks ends, and its port is closed."""
+    cluster = Cluster()
+    reset_stream(cluster)
+    connect(cluster, 42000, 4.1, RST | ACK)
+    capture = read(cluster.packets)
+    assert [row["problem"] for row in findings(capture)] == ["mid-stream reset"]
+    assert only(capture, "refused connects", "note")["what"].endswith(
+        "(a consequence of: mid-stream reset of scheduler to w2)"
+    )
 
 
 def test_reset_of_an_idle_connection_is_a_note(read: Read) -> None:

@@ -16,7 +16,8 @@ def test_refused_and_unanswered_connects(read: Read) -> None:
     connect(cluster, 43000, 3.0, attempts=4)
     capture = read(cluster.packets)
     refused, silent = only(capture, "refused connects"), only(capture, "unanswered connects")
-    assert refused["what"] == "connecting to 10.0.0.3 port 9999 was refused: 3 connections, 3 SYNs"
+    assert refused["what"] == "connecting to 10.0.0.3 port 9999 from w1 was refused: 3 connections, 3 SYNs"
+    assert (refused["source"], refused["destination"]) == ("w2", "")
     assert refused["cost_s"] == pytest.approx(7.5, abs=0.2)  # until the end
     assert silent["what"].endswith("had no answer: 1 connection, 4 SYNs") and silent["source"] == "w1"
 
