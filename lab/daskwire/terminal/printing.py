@@ -16,13 +16,19 @@ from daskwire.base.printable import plain
 from daskwire.base.schema import Table
 from daskwire.decoder.capture import Capture
 from daskwire.decoder.file import tcpdump
-from daskwire.terminal.text import cell, draw, on_terminal, write_line
+from daskwire.terminal.text import cell, draw, on_terminal, write_line, write_text
 
 WORKERS_CLOCK = {"start_s", "stop_s"}  # columns in seconds since 1970
 SINCE_1970 = {*WORKERS_CLOCK, "second"}
 MAX_HOSTS = 12  # nodes that the summary lists
+LARGEST = 10  # rows of a table that the summary lists
 SLOWEST = 5  # transfers that the summary lists
+SUMMARY_COLUMNS = {
+    "composition": ("source", "op", "ops", "messages", "bytes"),
+    "matrix": ("source", "destination", "packets", "messages", "payload_bytes"),
+}
 SLOWEST_COLUMNS = ("source", "destination", "request_ns", "keys", "bytes", "serve_ms", "wire_ms", "mb_s")
+INDENT = "   "
 COSTLY = 0.02  # share of messages or bytes
 
 
@@ -95,28 +101,25 @@ def print_problems(table: Table, verdict: Verdict, zero_ns: int, limit: int | No
     if verdict.answer == Answer.PROBLEMS:
         _print_details(problems, zero_ns)
     else:
-        write_line(answer_line(verdict))
+        write_text(answer_line(verdict))
         for row in problems:
-            write_line(f"   {row['problem']}: {row['advice']}")
+            write_text(f"{row['problem']}: {row['advice']}", INDENT, INDENT)
     if notes:
         write_line()
         write_line("notes (below the threshold, at start-up or shutdown, or consequences):")
     for row in notes:
         cost = f" ({row['cost_s']:.2f} s)" if row["cost_s"] else ""
-        write_line(f"-  {row['problem']}{_where(row)}: {row['what']}{cost}")
+        write_text(f"{row['problem']}{_where(row)}: {row['what']}{cost}", "-  ", INDENT)
 
 
 def _print_details(problems: list[dict[str, Any]], zero_ns: int) -> None:
     for number, row in enumerate(problems, 1):
         write_line(f"{number}. {row['problem']}{_where(row)}")
-        details = (
-            row["what"],
-            _measure(row, zero_ns),
-            row["filter"] and f"filter: {row['filter']}",
-            row["advice"],
-        )
-        for line in filter(None, details):
-            write_line(f"   {line}")
+        for line in (row["what"], _measure(row, zero_ns)):
+            write_text(line, INDENT, INDENT)
+        if row["filter"]:
+            write_line(f"{INDENT}filter: {row['filter']}")  # whole, to be copied
+        write_text(row["advice"], INDENT, INDENT)
 
 
 def answer_line(verdict: Verdict) -> str:
@@ -158,10 +161,10 @@ def _measure(row: dict[str, Any], zero_ns: int) -> str:
 def print_summary(capture: Capture, summary: dict[str, Any]) -> None:
     """Print a summary (see ``daskwire.summarise``): hosts, problems, traffic, slowest transfers, times."""
     for line in [*headlines(summary), *_hosts(capture), *_answer(capture)]:
-        write_line(line)
-    for name in ("composition", "matrix"):
+        write_text(line)
+    for name, shown in SUMMARY_COLUMNS.items():
         write_line()
-        print_table(capture.table(name), name, capture.tally.begin_ns)
+        _print_largest(capture, name, shown)
     transfers = slowest(capture, SLOWEST)
     if transfers["source"]:
         write_line()
@@ -172,6 +175,18 @@ def print_summary(capture: Capture, summary: dict[str, Any]) -> None:
         quantiles[column] = [step[column] for step in summary["times_ms"].values()]
     write_line()
     print_table(quantiles, "times in ms", capture.tally.begin_ns)
+
+
+def _print_largest(capture: Capture, name: str, columns: tuple[str, ...]) -> None:
+    """Print the rows of a table with the most in its last column."""
+    table = capture.table(name)
+    measure = table[columns[-1]]
+    order = sorted(range(len(measure)), key=lambda row: -measure[row])
+    part = f", the {LARGEST} largest of {len(order):,} (all: daskwire {name})" if len(order) > LARGEST else ""
+    if len(capture.scheduler_names) > 1:
+        columns = ("cluster", *columns)
+    largest = {column: [table[column][row] for row in order[:LARGEST]] for column in columns}
+    print_table(largest, name + part, capture.tally.begin_ns)
 
 
 def _hosts(capture: Capture) -> list[str]:
@@ -205,9 +220,9 @@ def headlines(summary: dict[str, Any]) -> list[str]:
         f"{summary['messages']:,} Dask messages ({dask}) "
         f"in {summary['dask_connections']} of {summary['connections']} connections",
         *_completeness(summary),
-        f"network: {net['retransmitted']} retransmissions ({net['spurious']} spurious), "
-        f"{net['out_of_order']} out of order, {net['copies']} packets captured twice, "
-        f"{net['zero_windows']} zero windows, {net['resets']} connections reset",
+        f"network: {net['retransmitted']:,} retransmissions ({net['spurious']:,} spurious), "
+        f"{net['out_of_order']:,} out of order, {net['copies']:,} packets captured twice, "
+        f"{net['zero_windows']:,} zero windows, {net['resets']:,} connections reset",
         f"         RTT >= {_ms(net['rtt_min_ms'])}, handshake {_ms(net['handshake_median_ms'])} (median); "
         f"offloads {net['offload']}" + (": packets are super-packets" if net["offload"] == "on" else ""),
     ]

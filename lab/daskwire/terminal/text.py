@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +38,17 @@ def cell(text: object) -> Text:
 
 def write_line(line: object = "", err: bool = False) -> None:
     click.echo(plain(line), err=err)
+
+
+def write_text(text: object, start: str = "", indent: str = "") -> None:
+    """Write a line. On a terminal it is wrapped between words, and what follows is indented."""
+    line = start + plain(text)
+    if on_terminal():
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    click.echo(line)
 
 
 def write_json(value: Any) -> None:

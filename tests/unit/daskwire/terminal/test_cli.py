@@ -198,3 +198,14 @@ def test_printed_times_start_at_the_first_packet() -> None:
         sent, start, stop, finished = map(float, line[begin : head.index("wait_ms")].split()[:4])
         assert 0 < sent < 60 and abs(start - sent) < 1 and abs(stop - sent) < 1 and abs(finished - sent) < 1
     assert 0 <= float(run("series", G3).stdout.splitlines()[2].split()[0]) + 1 < 10
+
+
+def test_summary_shows_the_largest_rows_in_few_columns() -> None:
+    lines = run("summary", G3).stdout.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("composition"))
+    rows = lines[start + 2 : lines.index("", start)]
+    total = len(run("composition", G3, "--limit", "0").stdout.splitlines()) - 2
+    assert lines[start] == f"composition, the 10 largest of {total} (all: daskwire composition)"
+    sizes = [int(row.split()[-1].replace(",", "")) for row in rows]
+    assert len(sizes) == 10 and sizes == sorted(sizes, reverse=True)
+    assert all(len(line) <= 80 for line in lines[start:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import unicodedata
+from functools import partial
 from pathlib import Path
 
 import daskwire.terminal
@@ -81,6 +82,21 @@ def test_drawn_tables_escape_untrusted_text(
     result = CliRunner().invoke(wire, [name, str(hostile), "--limit", "0"], catch_exceptions=False)
     assert result.exit_code == 0 and drawn and all(map(harmless, drawn))
     assert any(MARKUP in output for output in drawn)
+
+
+def test_text_is_wrapped_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    for terminal in (False, True):
+        monkeypatch.setattr("daskwire.terminal.text.on_terminal", partial(bool, terminal))
+        text.write_text("a line with more than 20 characters", "-  ", "   ")
+    assert capsys.readouterr().out.splitlines() == [
+        "-  a line with more than 20 characters",
+        "-  a line with more",
+        "   than 20",
+        "   characters",
+    ]
 
 
 @given(st.text())
