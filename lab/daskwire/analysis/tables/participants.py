@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +90,18 @@ def departure(capture: Capture, flow: int) -> Departure | None:
         bool(segments.flags[ends[0]] & RST),
         bool((messages.time_ns[own] <= time_ns).any()),
     )
+
+
+def broken_streams(capture: Capture) -> Iterator[tuple[Participant, Departure]]:
+    """Yield workers whose connection for tasks ended, although nobody had said so, and how it ended.
+
+    Of a worker that registered before the capture, only its connection for heartbeats is known.
+    """
+    for member in participants(capture):
+        if member.role == WORKER and member.registration != NONE:
+            end = departure(capture, member.flow)
+            if end and not end.is_announced:
+                yield member, end
 
 
 def joined(capture: Capture, participant: Participant) -> str:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from daskwire.analysis.problems.evidence.evidence import Evidence
 from daskwire.analysis.problems.evidence.intervals import SECOND_NS
 from daskwire.analysis.problems.finding import Finding, Kind
-from daskwire.decoder.net.segments import FIN, RST
-
-CLOSING_OPS = frozenset({"close", "close-stream"})  # they announce the end of a worker
+from daskwire.analysis.tables.participants import broken_streams
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
@@ -19,21 +15,15 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
 
     A worker that closes says so before; that of a process that was killed is closed by its kernel.
     """
-    segments, messages = evidence.capture.segments, evidence.capture.messages
-    announced = messages.flow[messages.op_message[messages.ops_named(CLOSING_OPS)]] >> 1
-    for message in messages.op_message[messages.ops_named({"register-worker"})].tolist():
-        flow = int(messages.flow[message])
-        pair = evidence.pairs[flow]
-        rows = np.sort(np.concatenate([evidence.rows(flow), evidence.rows(flow ^ 1)]))
-        ends = rows[segments.flags[rows] & (FIN | RST) != 0]
-        if not len(ends) or segments.flow[ends[0]] != flow or (announced == flow >> 1).any():
+    for worker, end in broken_streams(evidence.capture):
+        pair = evidence.pairs[worker.flow]
+        if end.flow != worker.flow:
             continue
-        end_ns = int(segments.time_ns[ends[0]])
         begin_ns, stop_ns = evidence.work.get(pair[0], (0, 0))
-        if begin_ns < end_ns < stop_ns - SECOND_NS and not evidence.is_shut_down(pair[0], end_ns):
+        if begin_ns < end.time_ns < stop_ns - SECOND_NS and not evidence.is_shut_down(pair[0], end.time_ns):
             what = "its host closed the connection with the scheduler, and the worker had not announced it"
-            cost_s = evidence.unreported_s(pair, end_ns)
-            yield Finding(KIND, what, pair, (end_ns, end_ns), cost_s, 0.8, flows=(flow,))
+            cost_s = evidence.unreported_s(pair, end.time_ns)
+            yield Finding(KIND, what, pair, (end.time_ns, end.time_ns), cost_s, 0.8, flows=(worker.flow,))
 
 
 KIND = Kind(

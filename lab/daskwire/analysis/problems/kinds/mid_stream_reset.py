@@ -12,7 +12,7 @@ from daskwire.analysis.problems.evidence.evidence import Evidence
 from daskwire.analysis.problems.evidence.intervals import SECOND_NS
 from daskwire.analysis.problems.evidence.traffic import Pair
 from daskwire.analysis.problems.finding import DELAYS, Finding, Kind, connect_findings, counted
-from daskwire.analysis.tables.participants import WORKER, departure, participants
+from daskwire.analysis.tables.participants import broken_streams
 from daskwire.base.arrays import NONE
 from daskwire.decoder.dask.framing.content import MessageKind
 from daskwire.decoder.net.segments import FIN, RST
@@ -28,7 +28,7 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
     rows = np.flatnonzero((segments.flags & (RST | FIN) != 0) & ~capture.copied)
     _, first = np.unique(segments.flow[rows] >> 1, return_index=True)
     first = first[segments.flags[rows[first]] & FIN == 0]  # after a FIN, an RST only ends the closing
-    openings, streams = _openings(evidence), _worker_streams(evidence)
+    openings, streams = _openings(evidence), {worker.flow >> 1 for worker, _ in broken_streams(capture)}
     groups: defaultdict[tuple[bool, Pair], list[tuple[int, int, float]]] = defaultdict(list)
     for row in rows[first].tolist():
         flow, time_ns = int(segments.flow[row]), int(segments.time_ns[row])
@@ -62,16 +62,6 @@ def _unacknowledged_s(evidence: Evidence, connection: int, time_ns: int) -> floa
     events = evidence.retransmissions
     own = (events.flow >> 1 == connection) & (events.previous_ns <= time_ns) & (events.time_ns >= time_ns)
     return float((events.time_ns[own].max(initial=time_ns) - time_ns) / 1e9)
-
-
-def _worker_streams(evidence: Evidence) -> set[int]:
-    """Return the connections over which workers get their tasks: who loses it unannounced has left."""
-    capture = evidence.capture
-    return {
-        member.flow >> 1
-        for member in participants(capture)
-        if member.role == WORKER and (end := departure(capture, member.flow)) and not end.is_announced
-    }
 
 
 def _openings(evidence: Evidence) -> defaultdict[frozenset[str], list[int]]:
