@@ -25,6 +25,7 @@ STAMPS_OF_WORKER = {
     "reported": "reported_s",
 }  # fmt: skip
 BYTES = {name: f"{name}_bytes" for name in ("process", "managed", "spilled", "limit")}
+UNFINISHED = "unfinished"
 STATUS = {"memory": "OK", "erred": "error", "error": "error"}
 
 
@@ -143,7 +144,7 @@ def _tables(processes: Processes, record: Record, repeat: RecordedRepeat) -> dic
         "profiles": joined.rows("profile", "worker").assign(stack=lambda rows: rows["stack"].map(json.loads)),
         "events": _seconds(scheduler["events"], "time").replace({"subject": names}),
         "load": _seconds(scheduler["load"], "time", "occupancy").replace({"worker": names}),
-        "memory": _seconds(scheduler["memory"], "time").rename(columns=BYTES).replace({"worker": names}),
+        "memory": _memory(scheduler["memory"]).replace({"worker": names}),
         "steals": _seconds(scheduler["steals"], "time").replace({"victim": names, "thief": names}),
         "bandwidths": scheduler["bandwidths"].replace({"receiver": names, "sender": names}),
         "results": _seconds(scheduler["results"], "time"),
@@ -154,6 +155,11 @@ def _tables(processes: Processes, record: Record, repeat: RecordedRepeat) -> dic
         ).reindex(columns=list(columns))
         for name, columns in TABLES.items()
     }
+
+
+def _memory(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what heartbeats said, in the order of their arrival."""
+    return _seconds(rows, "time").rename(columns=BYTES).sort_values("time_s", kind="stable")
 
 
 def _during(rows: pd.DataFrame, repeat: RecordedRepeat) -> pd.DataFrame:

@@ -56,7 +56,7 @@ TABLES: dict[str, dict[str, str]] = {
         "disk_s": "seconds of reading from and writing to disk for it",
         "nbytes": "size of its result in bytes, as Dask estimates it",
         "type": "type of its result",
-        "status": "OK, error, or the state in which it was left",
+        "status": "OK, error, lost (its worker left), unfinished, or the state in which it was left",
     },
     "errors": REPEAT
     | {
@@ -191,7 +191,7 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "memory": REPEAT
     | {
-        "time_s": "when the heartbeat that says so was seen, scheduler's clock",
+        "time_s": "when the heartbeat that says so arrived, scheduler's clock",
         "worker": "the worker",
         "process_bytes": "resident memory of its process",
         "managed_bytes": "results that Dask keeps in it, as Dask estimates them; the rest of it is unmanaged",

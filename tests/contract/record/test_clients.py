@@ -78,6 +78,8 @@ def test_operations_of_another_client_have_none_of_my_lines(
     lines = {row[1] for row in operation_rows(record)}
     assert "another client" in lines and any("time.sleep" in line for line in lines)
     assert record.operations[0].tasks == record.operations[1].tasks == 4
+    # they overlap, so threads and the path are not divided between them
+    assert {row[5:] for row in operation_rows(record)} == {("", "")}
 
 
 def test_alone_on_the_cluster_nothing_is_said(client: Client, tmp_path: Path) -> None:

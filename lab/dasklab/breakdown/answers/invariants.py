@@ -278,6 +278,8 @@ def _possible_s(breakdown: Breakdown) -> Floats:
     possible = np.zeros(len(CAUSES))
     for intervals in (breakdown.threads, reports.intervals()):
         possible += np.bincount(intervals.cause, intervals.seconds, minlength=len(CAUSES))
+    seceded_s = np.minimum(tasks.stop, repeat.stop) - np.maximum(tasks.freed, repeat.start)
+    possible[NESTED.code] += np.maximum(0.0, seceded_s).sum()  # such a task keeps no thread
     possible[NO_WORKER.code] = repeat.makespan  # the table has only the time of threads
     possible[PLAN.code] += sum(graph.materialise + graph.order + graph.state for graph in repeat.graphs)
     return possible

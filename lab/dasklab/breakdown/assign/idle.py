@@ -14,7 +14,7 @@ import numpy as np
 
 from dasklab.breakdown.assign.client_time import ClientTime
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, expand
-from dasklab.breakdown.model.causes import CAUSES, NOTHING, PLAN, QUEUE, UNDIVIDED
+from dasklab.breakdown.model.causes import CAUSES, NOTHING, PAUSED, PLAN, QUEUE, UNDIVIDED
 from dasklab.breakdown.model.intervals import Windows
 from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
 from dasklab.breakdown.model.step_function import StepFunction
@@ -51,12 +51,13 @@ class IdleReasons:
             windows.add(rows[mask], start[mask], stop[mask], cause, place[mask])
         self._explain_client(windows, rows[is_client], start[is_client], stop[is_client])
 
-    def explain_gaps(self, windows: Windows, kind: Codes) -> None:
+    def explain_gaps(self, windows: Windows, kind: Codes, worker: Codes) -> None:
         """Fill gaps on the critical path.
 
         Args:
             kind: of each window the graph whose arrival ended it; ``BY_CLIENT`` where the client alone was at
                 work, ``NO_GRAPH`` where the reason is the state of the cluster.
+            worker: where the task ran that came after each gap; ``NONE`` if there is none.
         """
         rows, start, stop = np.arange(len(kind)), windows.start, windows.stop
         idle = rows[kind == NO_GRAPH]
@@ -66,20 +67,30 @@ class IdleReasons:
         client = rows[kind != NO_GRAPH]
         index, *ends = self._split(start[client], arrival[client])
         self._explain_client(windows, client[index], *ends)
-        self._explain_planned(windows, client, kind[client], arrival[client], stop[client])
+        self._explain_planned(windows, client, kind[client], arrival[client], stop[client], worker[client])
 
     def _explain_planned(
-        self, windows: Windows, rows: Codes, graph: Codes, arrival: Floats, stop: Floats
+        self,
+        windows: Windows,
+        rows: Codes,
+        graph: Codes,
+        arrival: Floats,
+        stop: Floats,
+        worker: Codes,
     ) -> None:
         """Explain the time from the arrival of a graph to the choice of a worker for its first task.
 
-        The scheduler reported for how long it prepared the graph. What lies after that is no preparation.
+        The scheduler reported for how long it prepared the graph. What lies after that is no preparation. A
+        worker that was paused could not be chosen.
         """
         spent = [(g.materialise, g.order, g.state) for g in self.repeat.graphs]
         seconds = np.nansum(np.array([*spent, (0.0, 0.0, 0.0)], float), axis=1)[np.maximum(graph, -1)]
         ready = np.minimum(stop, arrival + seconds + UNREPORTED_PREPARATION_S)
         windows.add(rows, arrival, ready, PLAN, np.full(len(rows), SCHEDULER_CODE))
-        windows.add(rows, ready, stop, UNDIVIDED, np.full(len(rows), NONE))
+        chosen = np.where(worker == NONE, SCHEDULER_CODE, worker)  # the scheduler is never paused
+        resumed = stop - self.repeat.evidence.paused.within(chosen, ready, stop)
+        windows.add(rows, ready, resumed, UNDIVIDED, np.full(len(rows), NONE))
+        windows.add(rows, resumed, stop, PAUSED, chosen)
 
     def _explain_client(self, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
         codes = self.client.cause_at(start)

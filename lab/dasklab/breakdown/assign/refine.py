@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dasklab.breakdown.assign.capacity import without_worker
-from dasklab.breakdown.model.arrays import NONE, Bools, Codes, Floats
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats
 from dasklab.breakdown.model.causes import (
     ACTOR,
     AGAIN,
@@ -47,9 +47,6 @@ from dasklab.breakdown.model.causes import (
 from dasklab.breakdown.model.intervals import TICK_S, Intervals, concatenate
 from dasklab.breakdown.model.repeat import Repeat
 
-# while a task uses no CPU, others hold the interpreter if the rest of its process uses or waits for this many
-# CPUs, and the process uses at least so many
-BUSY_PROCESS, LEAST_WORK = 0.7, 0.2
 AT_NODES = (COMPUTE, LAG, LOOP, LOGIC, SERIALISE)  # causes whose place is one process
 Seconds = Callable[[Repeat, Intervals], Floats]
 
@@ -130,71 +127,45 @@ def _paused(repeat: Repeat, intervals: Intervals) -> Floats:
 def _starved(repeat: Repeat, intervals: Intervals) -> Floats:
     """Time for which threads that could run waited for a CPU.
 
-    The kernel counts it for the event loop, and for all other threads of a process together: a computing
-    task has the share of one of its worker's threads. A task that is handed from the event loop to a thread,
-    or back, waits for either.
+    The kernel counts it for the event loop, and for all other threads of a process together. A task that is
+    handed from the event loop to a thread, or back, waits for either.
     """
     _, waiting, loop_waiting = _cpu(repeat, intervals)
     threads = np.array([repeat.threads.get(name, 1) for name in repeat.places.nodes], float)
-    computing = intervals.is_cause(COMPUTE)
-    at_node = computing | intervals.is_cause(LAG)
-    own = waiting / threads[np.where(at_node, intervals.place, 0)]
+    own = waiting / threads[np.where(intervals.is_cause(LAG), intervals.place, 0)]
     handed_over = np.where(intervals.is_cause(LAG), np.maximum(own, loop_waiting), loop_waiting)
-    blocked = _without_cpu(repeat, intervals)
-    # figures are sampled four times a second: where they explain most of the time, they explain it all
-    own = np.where(own > blocked / 2, blocked, own)
-    return np.where(computing, own, handed_over)
+    of_tasks = _without_cpu(repeat, intervals, repeat.evidence.shares.starved)
+    return np.where(intervals.is_cause(COMPUTE), of_tasks, handed_over)
 
 
 def _interpreter(repeat: Repeat, intervals: Intervals) -> Floats:
-    cpu, waiting, loop_waiting = _cpu(repeat, intervals)
-    idle = _idle(repeat, intervals)
-    others = cpu + waiting + loop_waiting - (intervals.seconds - idle)
-    crowded = others > BUSY_PROCESS * idle
-    works = cpu > LEAST_WORK * intervals.seconds  # else it only waits for a CPU to do very little
-    return np.where(crowded & works, _blocked(repeat, intervals), 0.0)
+    return _without_cpu(repeat, intervals, repeat.evidence.shares.interpreter)
 
 
 def _external(repeat: Repeat, intervals: Intervals) -> Floats:
-    return np.where(_waiting_is_known(repeat, intervals), _not_for_the_interpreter(repeat, intervals), 0.0)
+    shares = repeat.evidence.shares
+    explained = shares.starved + shares.interpreter + shares.threads + shares.unknown
+    return _without_cpu(repeat, intervals, 1 - explained)
 
 
 def _external_or_starved(repeat: Repeat, intervals: Intervals) -> Floats:
-    return np.where(_waiting_is_known(repeat, intervals), 0.0, _not_for_the_interpreter(repeat, intervals))
+    return _without_cpu(repeat, intervals, repeat.evidence.shares.unknown)
 
 
-def _not_for_the_interpreter(repeat: Repeat, intervals: Intervals) -> Floats:
-    return _blocked(repeat, intervals) - _interpreter(repeat, intervals)
-
-
-def _waiting_is_known(repeat: Repeat, intervals: Intervals) -> Bools:
-    """Return whether the system of each interval's process says for how long it waited for a CPU."""
-    unknown = [node for node, use in repeat.evidence.cpu.items() if np.isnan(use.waiting_s).any()]
-    return ~np.isin(intervals.place, unknown)
-
-
-def _blocked(repeat: Repeat, intervals: Intervals) -> Floats:
-    """Return for how long computing tasks used no CPU, although none was missing."""
-    return np.maximum(0.0, _without_cpu(repeat, intervals) - _starved(repeat, intervals))
-
-
-def _without_cpu(repeat: Repeat, intervals: Intervals) -> Floats:
-    """Return for how long computing tasks used no CPU and did not wait for locks or tasks of their own."""
-    explained = sum(rule(repeat, intervals) for rule in (_locks, _holding, _nested))
-    return np.maximum(0.0, _idle(repeat, intervals) - explained)
-
-
-def _idle(repeat: Repeat, intervals: Intervals) -> Floats:
-    """Return for how long the tasks of some intervals used no CPU."""
-    share = repeat.evidence.idle_share
-    if not len(share):
+def _without_cpu(repeat: Repeat, intervals: Intervals, share: Floats) -> Floats:
+    """Return a share of the time for which tasks used no CPU and waited for no lock or task of their own."""
+    idle = repeat.evidence.shares.idle
+    if not len(idle):
         return np.zeros(len(intervals))
-    return np.where(intervals.task == NONE, 0.0, np.nan_to_num(share[intervals.task])) * intervals.seconds
+    has_task = intervals.task != NONE
+    idle_s = np.where(has_task, np.nan_to_num(idle[intervals.task]), 0.0) * intervals.seconds
+    explained_s = sum(rule(repeat, intervals) for rule in (_locks, _holding, _nested))
+    return np.maximum(0.0, idle_s - explained_s) * share[intervals.task]
 
 
 def _unmetered(repeat: Repeat, intervals: Intervals) -> Floats:
     """Return all seconds of tasks of which nobody knows whether they used a CPU."""
-    share = repeat.evidence.idle_share
+    share = repeat.evidence.shares.idle
     if not len(share):
         return np.zeros(len(intervals))
     is_unknown = (intervals.task != NONE) & np.isnan(share[intervals.task])
@@ -204,7 +175,7 @@ def _unmetered(repeat: Repeat, intervals: Intervals) -> Floats:
 def _cpu(repeat: Repeat, intervals: Intervals) -> tuple[Floats, Floats, Floats]:
     """Return what each interval's process used of CPUs meanwhile, and what it waited for (see ``CpuUse``).
 
-    A wait that is not known is 0 here: ``_waiting_is_known`` says where.
+    A wait that is not known is 0 here.
     """
     figures = np.zeros((3, len(intervals)))
     for node, use in repeat.evidence.cpu.items():

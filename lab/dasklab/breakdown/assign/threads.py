@@ -26,12 +26,12 @@ def break_down(repeat: Repeat) -> Intervals:
     task = np.lexsort((tasks.start, lane))
     lane = lane[task]
     earliest, latest = thread_start[lane], thread_stop[lane]
-    stop = np.clip(running_max(lane, tasks.stop[task]), earliest, latest)
+    stop = np.clip(running_max(lane, tasks.freed[task]), earliest, latest)
     is_first = np.append(True, lane[1:] != lane[:-1])[: len(lane)]
     free = np.where(is_first, earliest, np.append(0.0, stop[:-1])[: len(stop)])  # when the thread became free
     start = np.clip(tasks.start[task], free, latest)
     computing = Windows(task, earliest, latest, lane)
-    computing.add(np.arange(len(task)), start, tasks.stop[task], COMPUTE, tasks.worker[task])
+    computing.add(np.arange(len(task)), start, tasks.freed[task], COMPUTE, tasks.worker[task])
     idle_start = thread_start.copy()
     np.maximum.at(idle_start, lane, stop)
     parts = [

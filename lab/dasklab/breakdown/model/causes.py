@@ -89,7 +89,7 @@ NESTED_TASKS = Bottleneck("nested tasks", "tasks that wait for tasks of their ow
 OUTSIDE = Bottleneck("outside", "tasks that wait for something outside of Dask")
 UNKNOWN_WAIT = Bottleneck(
     "cpu or outside",
-    "tasks that wait for a CPU or for something outside of Dask (this system does not say which)",
+    "tasks that wait for a CPU or for something outside of Dask",
 )
 GIL = Bottleneck("interpreter", "waiting for the interpreter (GIL)")
 CPU = Bottleneck("cpu", "waiting for a CPU")
@@ -146,7 +146,7 @@ def _register(
 COMPUTE = _register(
     "compute", Group.COMPUTATION, Kind.WORK, COMPUTING,
     "computing",
-    "The thread runs a task.",
+    "The thread runs a task, or the task waits for threads of its own that compute.",
 )  # fmt: skip
 SERIALISE = _register(
     "serialise", Group.DATA, Kind.WAITING, BUSY_PEERS,
@@ -272,7 +272,8 @@ EXTERNAL = _register(
 INTERPRETER = _register(
     "interpreter", Group.COMPUTATION, Kind.WAITING, GIL,
     "waiting for the interpreter (GIL)",
-    "A task ran without using a CPU while other threads of its process kept the interpreter busy.",
+    "A task ran without using a CPU while other tasks of its process used one as long, or while the event "
+    "loop of its process was kept from running although it had a CPU.",
 )  # fmt: skip
 STARVED = _register(
     "starved", Group.WORKER, Kind.WAITING, CPU,
@@ -302,7 +303,8 @@ PAUSED = _register(
 EXTERNAL_OR_STARVED = _register(
     "external-or-starved", Group.COMPUTATION, Kind.WAITING, UNKNOWN_WAIT,
     "tasks waiting for a CPU or for something outside of Dask",
-    "A task ran without using a CPU, on a system (macOS, Windows) that does not say if it waited for one.",
+    "A task ran without using a CPU. The system does not say whether it waited for one (macOS, Windows), or "
+    "it did for a part of that time, and the figures are too coarse to tell.",
 )  # fmt: skip
 UNDIVIDED = _register(
     "undivided", Group.IDLE, Kind.IDLE, NOT_DIVIDED,
@@ -329,5 +331,5 @@ ANSWER = _register(
 UNMETERED = _register(
     "unmetered", Group.COMPUTATION, Kind.WORK, UNMETERED_TASKS,
     "running tasks (computing or waiting)",
-    "A task ran, and nobody recorded whether it used a CPU: its worker was never asked, or had died.",
+    "A task ran, and nothing shows whether it used a CPU: too little is known of its process's use of CPUs.",
 )  # fmt: skip

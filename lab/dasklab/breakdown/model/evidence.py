@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from dasklab.breakdown.model.arrays import Codes, Floats
+from dasklab.breakdown.model.arrays import Codes, Floats, Mask
 from dasklab.breakdown.model.interval_sets import NO_INTERVALS, IntervalSets
 
 NO_ROWS = np.zeros(0, np.int64)
+NO_FLOATS = np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class CpuUse:
     """How much CPU a process has had, and waited for, until some times (seconds, ever growing).
 
     Attributes:
-        cpu_s, waiting_s: of all its threads but the event loop's.
+        cpu_s: of all its threads.
+        waiting_s: of all its threads but the event loop's.
         loop_waiting_s: of the event loop's thread.
 
     ``waiting_s`` and ``loop_waiting_s`` are NaN where the system does not give them.
@@ -39,6 +41,30 @@ class CpuUse:
 
 
 @dataclass(frozen=True)
+class IdleShares:
+    """For how long tasks used no CPU, and why; a row per task.
+
+    Attributes:
+        idle: which share of the time of its kind no CPU was used; NaN if unknown.
+        starved, interpreter, threads, unknown: which shares of that time, without waits for locks and tasks
+            of its own, it waited for a CPU, for the interpreter, for threads of its own that computed, and
+            for a CPU or something else. The rest is something outside.
+    """
+
+    idle: Floats
+    starved: Floats
+    interpreter: Floats
+    threads: Floats
+    unknown: Floats
+
+    def select(self, rows: Mask) -> IdleShares:
+        return IdleShares(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+
+NO_SHARES = IdleShares(*[NO_FLOATS] * 5)
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What refines causes.
 
@@ -52,7 +78,7 @@ class Evidence:
         no_worker: when no worker was there; one set, of member 0.
         actors: when actors were at work; one set, of member 0.
         cpu: use of CPU, by node.
-        idle_share: for each task which share of the time of its kind no CPU was used; NaN if unknown.
+        shares: for each task what it waited for while it used no CPU; none where nothing is known of it.
         again: rows of tasks whose result had been computed before.
     """
 
@@ -65,5 +91,5 @@ class Evidence:
     no_worker: IntervalSets = NO_INTERVALS
     actors: IntervalSets = NO_INTERVALS
     cpu: Mapping[int, CpuUse] = field(default_factory=dict)
-    idle_share: Floats = field(default_factory=lambda: np.zeros(0))
+    shares: IdleShares = NO_SHARES
     again: Codes = field(default_factory=lambda: NO_ROWS)

@@ -53,6 +53,8 @@ class Tasks:
         worker: codes of nodes.
         thread: the thread's number on its worker.
         stamps: by name (``stages.STAMPS`` and ``DUE_STAMPS``), seconds; NaN where nobody took it.
+        freed: when they gave their threads back: at their ends, or when they seceded.
+        is_whole: whether each came to its own end, not to that of its worker or of the repeat.
         trigger: row of the task whose end made the scheduler choose this one; ``NONE`` for another reason.
         disk_s: seconds that Dask reported for reading and writing spilled data.
         nbytes: sizes of their results, as Dask estimates them.
@@ -62,6 +64,8 @@ class Tasks:
     worker: Codes
     thread: Codes
     stamps: Mapping[str, Floats]
+    freed: Floats
+    is_whole: Mask
     trigger: Codes
     disk_s: Floats
     nbytes: Floats
@@ -384,11 +388,11 @@ class Repeat:
 
     @cached_property
     def load(self) -> dict[int, StepFunction]:
-        """For each worker how many tasks it has been assigned that have not ended."""
+        """For each worker how many tasks it has been assigned that have not ended, nor seceded."""
         tasks = self.tasks
         return {
             worker: StepFunction.from_increments(
-                np.concatenate([tasks.assigned[own], tasks.stop[own]]), np.repeat([1, -1], len(own))
+                np.concatenate([tasks.assigned[own], tasks.freed[own]]), np.repeat([1, -1], len(own))
             )
             for worker in self.workers
             for own in [np.flatnonzero(tasks.worker == worker)]

@@ -29,11 +29,13 @@ from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS
 from dasklab.breakdown.model.step_function import StepFunction
 from dasklab.breakdown.prepare.capacity import stays
 from dasklab.breakdown.prepare.gather_evidence import gather_evidence
-from dasklab.records.assemble import texts
+from dasklab.records.assemble import UNFINISHED, texts
 from dasklab.records.recorder.layout import KEY_SEPARATOR
+from dasklab.records.recorder.scheduler import LOST_ATTEMPT
 from dasklab.records.user_lines import COMPUTES, WAITS
 
 STAMP_ROUNDING_S = 1e-6
+UNCERTAIN_END_S = 0.05  # of an attempt that ended with its worker: the scheduler learns of it later
 GRAPH_COLUMNS = ("sent", "received", "materialise", "order", "state")
 
 
@@ -45,7 +47,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     """
     row_of_repeat = tables["repeats"].iloc[0]
     start, stop = float(row_of_repeat.start_s), float(row_of_repeat.stop_s)
-    tasks, needs, fetches = tables["tasks"], tables["needs"], tables["fetches"]
+    tasks, needs, fetches = _with_ends(tables["tasks"], stop), tables["needs"], tables["fetches"]
     tasks = tasks[(tasks.start_s < stop) & (tasks.stop_s > start)].sort_values("start_s", kind="stable")
     threads = _threads(tables["workers"], tasks)
     worker_stays = stays(tables["workers"], start, stop)
@@ -61,7 +63,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     keys = pd.Index(pd.unique(np.concatenate(every)), dtype=object)
     busy = tables["busy"][tables["busy"].node.isin(nodes)]
     unfinished, queued = _unfinished(tables["tasks"])
-    thread = _threads_in_use(tasks.assign(thread=tasks.thread.fillna(0)), threads)
+    thread = _threads_in_use(tasks, threads)
     tasks = tasks.assign(disk_s=_disk_s(tasks, tables["metrics"]), thread=thread)
     columns = _tasks(tasks, nodes, keys)
     prefixes = [str(key_split(key)) for key in keys]
@@ -98,21 +100,32 @@ def _threads(workers: pd.DataFrame, tasks: pd.DataFrame) -> dict[str, int]:
     return threads | {str(name): int(count) for name, count in used.items() if name not in threads}
 
 
-def _threads_in_use(tasks: pd.DataFrame, threads: Mapping[str, int]) -> Codes:
-    """Return the thread of each task; one that took another one's place has the other one's number.
+def _with_ends(tasks: pd.DataFrame, stop: float) -> pd.DataFrame:
+    """Return the tasks; one that still ran ends with the repeat, and a lost attempt when that was noticed.
 
-    When a nanny starts a worker again, the new process has threads of its own, but the worker has no more
-    threads than before. Threads that ran at the same time, as with ``secede``, stay apart.
+    The scheduler alone knows of a lost attempt, so its times are on the scheduler's clock.
     """
-    spans = tasks.groupby(["worker", "thread"]).agg(start=("start_s", "min"), stop=("stop_s", "max"))
-    spans = spans.reset_index().sort_values("start", kind="stable")
-    number = spans.groupby("worker").thread.transform("size").to_numpy(np.int64)
-    too_many = number > np.array([threads[worker] for worker in spans.worker], np.int64)
-    row = pd.factorize(spans.worker)[0].astype(np.int64)
-    spans["lane"] = assign_lanes(row, floats(spans.start), floats(spans.stop))
-    first = spans.groupby(["worker", "lane"]).thread.transform("first")
-    spans["kept"] = np.where(too_many, first, spans.thread)
-    return tasks.merge(spans, on=["worker", "thread"], how="left").kept.to_numpy(np.int64)
+    runs = (tasks.status == UNFINISHED) & tasks.start_s.notna() & tasks.stop_s.isna()
+    lost = (tasks.status == LOST_ATTEMPT) & tasks.arrived_s.isna()
+    shift = (tasks.handled_s - tasks.stop_s).where(lost, 0.0)
+    return tasks.assign(start_s=tasks.start_s + shift, stop_s=(tasks.stop_s + shift).mask(runs, stop))
+
+
+def _threads_in_use(tasks: pd.DataFrame, threads: Mapping[str, int]) -> Codes:
+    """Return the thread of each task.
+
+    Where tasks of a worker name more threads than it has, each gets a number that was free: when a nanny
+    starts a worker again, or a task secedes, new threads take the place of others, and the thread of an
+    attempt that ended with its worker is not known.
+    """
+    named = tasks.thread.fillna(0).astype(np.int64)
+    number = named.groupby(tasks.worker).transform("nunique").to_numpy(np.int64)
+    too_many = number > np.array([threads[worker] for worker in tasks.worker], np.int64)
+    start = floats(tasks.start_s)
+    kept_until = np.fmin(floats(tasks.stop_s), floats(tasks.seceded_s))
+    kept_until = np.maximum(start, np.where(named == 0, kept_until - UNCERTAIN_END_S, kept_until))
+    lane = assign_lanes(pd.factorize(tasks.worker)[0].astype(np.int64), start, kept_until)
+    return np.where(too_many, lane + 1, named)
 
 
 def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) -> Tasks:
@@ -125,6 +138,8 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
         worker=_codes(rows.worker, nodes),
         thread=rows.thread.to_numpy(np.int64),
         stamps=stamps,
+        freed=np.maximum(stamps["start"], np.fmin(stamps["stop"], floats(rows.seceded_s))),
+        is_whole=~rows.status.isin((UNFINISHED, LOST_ATTEMPT)).to_numpy(bool),
         trigger=last_before(key, handled, triggers, stamps["decided"] + STAMP_ROUNDING_S),
         disk_s=np.nan_to_num(floats(rows.disk_s)),
         nbytes=np.nan_to_num(floats(rows.nbytes)),
@@ -152,7 +167,8 @@ def _needs(rows: pd.DataFrame, tasks: Tasks, nodes: Mapping[str, int], keys: pd.
     some = (dependent != NONE) & (worker != NONE)
     rows, dependent, worker = rows[some], dependent[some], worker[some]
     row, task = pairs(tasks.key * len(nodes) + tasks.worker, dependent * len(nodes) + worker)
-    holders = rows.holders.to_numpy(object)
+    # a worker does not name itself as a holder of what it has
+    holders = rows.holders.where(rows.holders != "", rows.worker).to_numpy(object)
     return Needs(
         task=task,
         key=positions(keys, rows.needed)[row],

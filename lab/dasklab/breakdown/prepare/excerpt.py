@@ -25,6 +25,8 @@ def excerpt(repeat: Repeat, start: float, stop: float) -> Repeat:
         worker=tasks.worker[inside],
         thread=tasks.thread[inside],
         stamps={name: values[inside] for name, values in tasks.stamps.items()},
+        freed=tasks.freed[inside],
+        is_whole=tasks.is_whole[inside],
         trigger=_follow(row, tasks.trigger[inside]),
         disk_s=tasks.disk_s[inside],
         nbytes=tasks.nbytes[inside],
@@ -75,7 +77,7 @@ def _evidence(repeat: Repeat, inside: Mask, row: Codes) -> Evidence:
         locks=evidence.locks.renumbered(row),
         holding=evidence.holding.renumbered(row),
         nested=evidence.nested.renumbered(row),
-        idle_share=evidence.idle_share[inside],
+        shares=evidence.shares.select(inside),
         again=np.flatnonzero(again[inside]),
     )
 

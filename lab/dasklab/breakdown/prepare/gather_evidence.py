@@ -12,9 +12,12 @@ from dasklab.breakdown.model.arrays import NONE, Codes, Floats, floats, last_bef
 from dasklab.breakdown.model.evidence import CpuUse, Evidence
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.prepare.capacity import Stays, stays
-from dasklab.records.recorder.scheduler import NOT_LOST
+from dasklab.breakdown.prepare.idle_time import Spans, idle_shares
+from dasklab.records.assemble import UNFINISHED
+from dasklab.records.recorder.scheduler import LOST_ATTEMPT, NOT_LOST
 
 CLOCK_S = 1e-4  # a task waits only after it started
+UNMETERED = (UNFINISHED, LOST_ATTEMPT, "error")  # Dask meters only what succeeds
 
 
 def gather_evidence(
@@ -43,21 +46,33 @@ def gather_evidence(
     starts, stops = floats(waits.start_s), floats(waits.stop_s)
     seceded = floats(tasks.seceded_s)
     left_thread = np.flatnonzero(~np.isnan(seceded))
-    return Evidence(
-        locks=IntervalSets(row[locks], starts[locks], stops[locks]),
-        holding=_holding(waits, row),
-        nested=IntervalSets(
+    wait_sets = (
+        IntervalSets(row[locks], starts[locks], stops[locks]),
+        _holding(waits, row),
+        IntervalSets(
             np.concatenate([row[nested], left_thread]),
             np.concatenate([starts[nested], seceded[left_thread]]),
             np.concatenate([stops[nested], floats(tasks.stop_s)[left_thread]]),
         ),
+    )
+    cpu = _cpu(tables["cpu"], nodes)
+    return Evidence(
+        locks=wait_sets[0],
+        holding=wait_sets[1],
+        nested=wait_sets[2],
         collections=_by_node(tables["pauses"], nodes),
         paused=_paused(tables["events"], nodes, worker_stays, stop),
         away=worker_stays.away(nodes),
         no_worker=worker_stays.without_any(start, stop),
         actors=_of_all(tables["actor_calls"]),
-        cpu=_cpu(tables["cpu"], nodes),
-        idle_share=_idle_share(tables["metrics"], tasks, keys, prefixes),
+        cpu=cpu,
+        shares=idle_shares(
+            _spans(tasks, keys, nodes, prefixes, wait_sets),
+            _metered(tables["metrics"], tasks, keys, prefixes),
+            cpu,
+            _by_node(tables["busy"], nodes),
+            _by_node(tables["busy"].assign(stop_s=tables["busy"].start_s + tables["busy"].late_s), nodes),
+        ),
         again=_again(tables["events"], tasks, keys),
     )
 
@@ -105,33 +120,58 @@ def _paused(events: pd.DataFrame, nodes: Mapping[str, int], worker_stays: Stays,
 
 
 def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
+    """Return how each process used CPUs; one that was started again under the same name goes on counting."""
     if not samples.waiting_s.any():  # no process ever waited: earlier recorders stored an unknown wait as 0
         samples = samples.assign(waiting_s=np.nan, loop_waiting_s=np.nan)
     return {
         nodes[str(name)]: CpuUse(
             floats(rows.time_s),
-            floats(rows.cpu_s),
-            floats(rows.waiting_s - rows.loop_waiting_s),
-            floats(rows.loop_waiting_s),
+            _rising(rows.cpu_s),
+            _rising(rows.waiting_s - rows.loop_waiting_s),
+            _rising(rows.loop_waiting_s),
         )
         for name, rows in samples.sort_values("time_s").groupby("node")
         if name in nodes
     }
 
 
-def _idle_share(
+def _rising(total: pd.Series[float]) -> Floats:
+    return np.cumsum(np.append(0.0, np.maximum(0.0, np.diff(floats(total)))))[: len(total)]
+
+
+def _spans(
+    tasks: pd.DataFrame,
+    keys: pd.Index[str],
+    nodes: Mapping[str, int],
+    prefixes: Sequence[str],
+    wait_sets: Sequence[IntervalSets],
+) -> Spans:
+    kinds, _ = pd.factorize(np.array(prefixes, object))
+    start, stop, rows = floats(tasks.start_s), floats(tasks.stop_s), np.arange(len(tasks))
+    explained = [waits.within(rows, start, stop) for waits in wait_sets]
+    return Spans(
+        worker=np.asarray(tasks.worker.map(nodes), np.int64),
+        kind=kinds.astype(np.int64)[positions(keys, tasks.key)],
+        start=start,
+        stop=stop,
+        explained_s=sum(explained, np.zeros(len(tasks))),
+    )
+
+
+def _metered(
     metrics: pd.DataFrame, tasks: pd.DataFrame, keys: pd.Index[str], prefixes: Sequence[str]
 ) -> Floats:
     """Return for each task which share of the time of its kind on its worker no CPU was used.
 
     Of a worker that was not asked in the end, or died, the scheduler knows what it reported before, as a sum
-    over workers. NaN where nobody metered that kind of task; 0 where nothing was metered at all.
+    over workers. NaN where nobody metered that kind of task; 0 where nothing was metered at all, though tasks
+    ended.
     """
     parts = metrics.metric.str.split("/")
     of_tasks = (parts.str[0] == "execute") & parts.str[-2].isin(("thread-cpu", "thread-noncpu"))
     rows, parts = metrics[of_tasks], parts[of_tasks]
     if not len(rows):
-        return np.zeros(len(tasks))
+        return np.where(tasks.status.isin(UNMETERED), np.nan, 0.0)
     of_scheduler = (rows.node == "scheduler").tolist()  # whose labels have no span
     table = pd.DataFrame(
         {

@@ -63,6 +63,7 @@ def operations(repeat: Repeat, graphs: pd.DataFrame, introduced: pd.DataFrame) -
     )
     handled = _handled(repeat, graphs, introduced)
     batches = list(_batches(graphs))
+    ends = [float(handled.reindex(batch.graph).max()) for batch in batches]
     has_recorded = bool(graphs.is_recorded.any())
     return [
         Operation(
@@ -70,7 +71,7 @@ def operations(repeat: Repeat, graphs: pd.DataFrame, introduced: pd.DataFrame) -
             span=str(batch.span.iloc[0]),
             code=_code(batch.iloc[0]),
             start=float(batch.begin_s.min()),
-            stop=_returned(repeat, float(batch.begin_s.min()), float(handled.reindex(batch.graph).max())),
+            stop=_returned(repeat, float(batch.begin_s.min()), ends[number - 1], ends),
             tasks=int(batch["size"].sum()),
             is_foreign=has_recorded and not bool(batch.is_recorded.iloc[0]),
         )
@@ -108,11 +109,17 @@ def _code(row: pd.Series) -> tuple[str, int, str]:
     return row.file, int(row.line), str(row.code)
 
 
-def _returned(repeat: Repeat, started: float, handled: float) -> float:
-    """Return when the call that waited for an operation returned."""
+def _returned(repeat: Repeat, started: float, handled: float, ends: Sequence[float]) -> float:
+    """Return when the call that waited for an operation returned.
+
+    Args:
+        ends: when the last tasks of all operations were handled. A call waits for the one that ended last.
+    """
     start, stop = repeat.calls.of_kind("sync")
     waits = stop[(stop >= handled) & (start <= handled) & (stop > started)]
-    return float(waits.min()) if len(waits) else max(started, handled)
+    returned = float(waits.min()) if len(waits) else max(started, handled)
+    waits_for_another = any(handled < end <= returned for end in ends)
+    return max(started, handled) if waits_for_another else returned
 
 
 def total(operations: Sequence[Operation], actor_calls: pd.DataFrame, repeat: Repeat) -> tuple[float, float]:

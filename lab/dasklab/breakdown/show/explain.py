@@ -180,7 +180,8 @@ def _explain_record(record: Trial) -> Explained:
     ends = ends or total(computations, aligned["actor_calls"], repeat)
     if not document.complete and not aligned["metrics"].metric.str.startswith("execute/").any():
         unknown = np.full(len(repeat.tasks), np.nan)
-        repeat = replace(repeat, evidence=replace(repeat.evidence, idle_share=unknown))
+        shares = replace(repeat.evidence.shares, idle=unknown)
+        repeat = replace(repeat, evidence=replace(repeat.evidence, shares=shares))
     client = "" if extent is Extent.WATCHED else document.client
     whole = replace(excerpt(repeat, *ends), extent=extent, client=client)
     explained = _explained(record, frames, clocks, [whole])

@@ -22,6 +22,7 @@ from dasklab.breakdown.model.causes import (
 )
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.prepare.clocks import Clock
+from dasklab.breakdown.prepare.operations import Operation
 from dasklab.terminal import counted, enumerated
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ MAX_NAMED_PLACES = 3
 NEARLY_ALL = 0.95  # of the seconds that could not be divided: then one stretch says where they lie
 MAX_NAMED_LINES = 3
 MOST_CODE = 50  # characters of a line of code in a table
+MOST_OVERLAP = 0.05  # of an operation that is told apart from others
 LEAST_S = 0.0005  # shorter times are not named in a table
 LONG_CPU_WAIT = 0.1  # share of the makespan from which on waiting for a CPU is reported
 Row = tuple[str, ...]
@@ -95,7 +97,8 @@ def _with_places(
     is_of_pairs = sum(part for _, part in at_hosts) > seconds * (2 - NEARLY_ALL)
     if is_of_pairs or at_hosts[0][1] > NEARLY_ALL * seconds:
         return row
-    parts = [f"{host} {part:.{digits}f} s" for host, part in at_hosts[:MAX_NAMED_PLACES] if host and part > 0]
+    named = [(host, part) for host, part in at_hosts[:MAX_NAMED_PLACES] if host and part >= 10**-digits]
+    parts = [f"{host} {part:.{digits}f} s" for host, part in named]
     return name, ", ".join(parts), seconds
 
 
@@ -203,19 +206,32 @@ def _cause_row(title: str, summary: Summary, causes: Sequence[Cause], place: str
 
 
 def operation_rows(record: Explained) -> Iterator[Row]:
-    """Return a row per operation of a record."""
+    """Return a row per operation of a record.
+
+    While several overlap, threads and the path are shared: nothing tells what belongs to which.
+    """
     for operation in record.operations:
-        summary = record.summary_of(operation)
-        computing = summary.by_cause.get(COMPUTE, 0.0) / summary.makespan_s if summary.makespan_s else 0.0
+        computing, path = "", ""
+        if not any(_overlap(operation, other) for other in record.operations if other is not operation):
+            summary = record.summary_of(operation)
+            computed_s = summary.by_cause.get(COMPUTE, 0.0)
+            computing = percent(computed_s / summary.makespan_s if summary.makespan_s else 0.0)
+            largest = [row for row in summary.ranked()[:2] if row[2] > LEAST_S]
+            path = ", ".join(bottleneck(row, 2) for row in largest)
         yield (
             f"{operation.number}: {operation.span}" if operation.span else str(operation.number),
             "another client" if operation.is_foreign else _place_in_code(operation.code),
             str(operation.tasks),
             f"{operation.start - record.timed[0].start:.2f}",
             f"{operation.stop - operation.start:.2f}",
-            percent(computing),
-            ", ".join(bottleneck(row, 2) for row in summary.ranked()[:2] if row[2] > LEAST_S),
+            computing,
+            path,
         )
+
+
+def _overlap(operation: Operation, other: Operation) -> bool:
+    common_s = min(operation.stop, other.stop) - max(operation.start, other.start)
+    return common_s > MOST_OVERLAP * (operation.stop - operation.start)
 
 
 def _place_in_code(code: tuple[str, int, str]) -> str:

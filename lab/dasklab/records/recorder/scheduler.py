@@ -9,6 +9,7 @@ from collections.abc import Container, Mapping
 from itertools import islice
 from typing import Any
 
+from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.metrics import time
 
@@ -21,11 +22,14 @@ from dasklab.records.recorder.process import NAN, without_credentials
 MOST_DEPARTED = 50  # answers of workers, of 2 MB at most each
 BEFORE = 0  # number of the graphs that had been received when the recording began
 MAX_CHAIN_OF_DEPENDENTS = 20  # the longest way from a task to one that a client waits for
-NO_STAGES = (NAN, NAN, NAN, NAN, "", "")  # queued, decided, due, sent; trigger and stimulus
+NO_STAGES = (NAN, NAN, NAN, NAN, "", "", None)  # queued, decided, due, sent; trigger, stimulus, worker
 OF_CLIENTS = ("cancel", "retry")  # what Dask logs under the name of the client that did it
 KEY_SETS = ("processing-tasks", "lost-computed-tasks", "lost-scattered-tasks")  # sizes are recorded
 NOT_LOST = ("client-releases-keys", "cancel-key", "task-finished", "update-graph")
 """Reasons to release a result that nobody needs any more; they are not recorded."""
+
+LOST_ATTEMPT = "lost"
+"""Status of an attempt that ended because its worker did."""
 
 NO_SPAN = ("default",)  # Dask's span of tasks that the user gave none
 
@@ -76,6 +80,8 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
             self.stamp(stream, self.note_result)
         for worker in server.workers.values():
             self.note_worker("present", worker)
+            if worker.status == Status.paused:
+                self.add_event("worker-status-change", worker.address, json.dumps({"status": "paused"}))
 
     # What the scheduler tells its plugins
 
@@ -92,7 +98,8 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         elif finish == "processing":
             row = self.open.setdefault(key, [BEFORE, NAN, *NO_STAGES])
             trigger = self.ended[1] if self.ended[0] == stimulus_id else ""
-            row[3:] = [now, NAN, NAN, trigger, stimulus_id.rpartition("-")[0]]
+            worker = self.server.tasks[key].processing_on
+            row[3:] = [now, NAN, NAN, trigger, stimulus_id.rpartition("-")[0], worker]
         elif start == "processing" and finish in ("memory", "erred"):
             text = str(key)
             if self.ended[0] != stimulus_id:
@@ -109,14 +116,17 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
 
     def add_task(self, key: Any, text: str, now: float, status: str, more: Mapping[str, Any]) -> None:
         row = self.open.pop(key, None) or [BEFORE, NAN, *NO_STAGES]
-        graph, waiting, queued, decided, due, departed, trigger, stimulus = row
+        graph, waiting, queued, decided, due, departed, trigger, stimulus, worker = row
         spans = more.get("startstops") or ()
         compute = [s for s in spans if s["action"] == "compute"]
         begin, end = (compute[0]["start"], compute[-1]["stop"]) if compute else (NAN, NAN)
+        if not compute and worker is not None and worker.status == Status.closed:
+            status, begin, end = LOST_ATTEMPT, last_seen_start(key, worker), now
         disk_s = sum(s["stop"] - s["start"] for s in spans if s["action"].startswith("disk"))
         thread, nbytes = more.get("thread") or 0, more.get("nbytes")
+        place = more.get("worker") or (worker.address if worker else "")
         self.store.logs["tasks"].add(
-            text, more.get("worker") or "", waiting, queued, decided, due, departed, now, trigger, stimulus,
+            text, place, waiting, queued, decided, due, departed, now, trigger, stimulus,
             int(thread), begin, end, disk_s, NAN if nbytes is None else float(nbytes), more.get("typename") or
             "", status, graph, self.span(key), self.client_of(key) if graph == BEFORE else "",
         )  # fmt: skip
@@ -153,6 +163,8 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         if topic == "stealing":
             for row in steals(msg):
                 self.store.logs["steals"].add(time(), *row)
+            if msg[0] == "confirm" and (stolen := self.open.get(msg[1])):
+                stolen[-1] = self.server.tasks[msg[1]].processing_on
             return
         action = msg.get("action") if isinstance(msg, Mapping) else None
         if action == "update-graph" and topic != "scheduler" and "metrics" in msg:
@@ -252,11 +264,11 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
             for worker in scheduler.workers.values():
                 tasks = len(worker.processing)
                 self.store.logs["load"].add(now, worker.address, tasks, float(worker.occupancy), queued)
-                self.add_memory(now, worker)
+                self.add_memory(worker)
 
     @guarded
-    def add_memory(self, now: float, worker: Any) -> None:
-        """Record what a worker's last heartbeat says of its memory, once."""
+    def add_memory(self, worker: Any) -> None:
+        """Record what a worker's last heartbeat says of its memory, once, at the time of the heartbeat."""
         metrics = worker.metrics
         if not metrics or self.heartbeats.get(worker.address) is metrics:
             return
@@ -264,7 +276,8 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         process, managed = float(metrics["memory"]), float(metrics["managed_bytes"])
         in_memory = managed - float(metrics["spilled_bytes"]["memory"])  # Dask counts what it spilled, too
         spilled, limit = float(metrics["spilled_bytes"]["disk"]), float(worker.memory_limit or NAN)
-        self.store.logs["memory"].add(now, worker.address, process, max(0.0, in_memory), spilled, limit)
+        row = (worker.last_seen, worker.address, process, max(0.0, in_memory), spilled, limit)
+        self.store.logs["memory"].add(*row)
 
     def note_worker(self, kind: str, worker: Any) -> None:
         row = (worker.address, str(worker.name), int(worker.nthreads), str(worker.host), kind)
@@ -303,6 +316,12 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
         if NAME in self.server.worker_plugins:
             await self.server.unregister_worker_plugin(comm=None, name=NAME)
         return {"status": "OK"}
+
+
+def last_seen_start(key: Any, worker: Any) -> float:
+    """Return when a task began to run, as its worker's last heartbeat says; NaN if it did not run then."""
+    ran_s = {task.key: seconds for task, seconds in worker.executing.items()}.get(key, NAN)
+    return float(worker.last_seen - ran_s)
 
 
 def steals(message: Any) -> list[tuple[str, str, str, str]]:

@@ -246,6 +246,11 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         super().summarise()
         for key in list(self.ended):
             self.add_ended(key, NAN, NAN)
+        threads = {key: thread for thread, key in dict(self.server.active_threads).items()}
+        for key, (arrived, ready, executing, seceded) in self.open.items():
+            if key in threads:  # it still runs: its row has no end
+                stamps = (arrived, ready, executing, executing, NAN, seceded, NAN, NAN, NAN)
+                self.store.logs["tasks"].add(str(key), *stamps, threads[key], 0.0, NAN, "unfinished")
         for stack, seconds in self.profile():
             self.store.logs["profile"].add(json.dumps(stack), seconds)
 

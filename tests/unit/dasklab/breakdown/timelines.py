@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from dasklab.breakdown.model.evidence import IdleShares
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.model.step_function import StepFunction
 from dasklab.breakdown.prepare.columns import build_repeat
@@ -93,6 +94,12 @@ def make_repeat(
         {name: pd.DataFrame(each, columns=list(TABLES[name])) for name, each in rows.items()}
     )
     return replace(repeat, unfinished=_steps(unfinished), queued=_steps(queued))
+
+
+def idle_for(repeat: Repeat, share: float) -> IdleShares:
+    """Return that all tasks used no CPU for a share of their time, because of something outside."""
+    nothing = np.zeros(len(repeat.tasks))
+    return IdleShares(nothing + share, nothing, nothing, nothing, nothing)
 
 
 def _steps(pairs: Sequence[tuple[float, int]]) -> StepFunction:

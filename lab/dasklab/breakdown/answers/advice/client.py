@@ -20,10 +20,7 @@ def computed_again(case: Measurements) -> Codes:
     again = np.ones(len(repeat.tasks), bool)
     again[np.unique(repeat.tasks.key, return_index=True)[1]] = False
     again[repeat.evidence.again] = False
-    if failed := {attempt.key for attempt in case.facts.failures.attempts}:
-        has_failed = np.array([key in failed for key in repeat.keys], bool)
-        again &= ~has_failed[repeat.tasks.key]
-    return np.flatnonzero(again)
+    return np.flatnonzero(again & ~case.has_failed)
 
 
 def _same_again(case: Measurements) -> Symptom | None:

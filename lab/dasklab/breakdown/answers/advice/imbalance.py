@@ -137,7 +137,7 @@ def _was_full(case: Measurements) -> bool:
 def _work_s(case: Measurements) -> Floats:
     """Return how long each worker's tasks take, where a slow worker counts as one that is not."""
     tasks = case.repeat.tasks
-    work_s = np.bincount(tasks.worker, typical_seconds(case.repeat), case.repeat.workers.stop)
+    work_s = np.bincount(tasks.worker, typical_seconds(case.repeat, case.task_s), case.repeat.workers.stop)
     return np.asarray(work_s[FIRST_WORKER:], np.float64)
 
 

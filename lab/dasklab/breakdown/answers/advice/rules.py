@@ -63,11 +63,13 @@ class Measurements:
 
     @cached_property
     def has_failed(self) -> Mask:
-        """For each task whether an attempt of it failed."""
+        """For each task whether an attempt of it failed, or did not come to its end."""
         failed = {attempt.key for attempt in self.facts.failures.attempts}
+        tasks, keys = self.repeat.tasks, self.repeat.keys
+        is_cut_off = np.asarray(np.isin(tasks.key, tasks.key[~tasks.is_whole]), bool)
         if not failed:
-            return np.zeros(len(self.repeat.tasks), bool)
-        return np.array([key in failed for key in self.repeat.keys], bool)[self.repeat.tasks.key]
+            return is_cut_off
+        return np.asarray(is_cut_off | np.array([key in failed for key in keys], bool)[tasks.key])
 
     @property
     def least_s(self) -> float:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds
+from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds, unhindered_seconds
 from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.causes import EXTERNAL, NO_WORKER
 from dasklab.breakdown.model.repeat import Repeat
@@ -28,11 +28,14 @@ def _no_worker(case: Measurements) -> Symptom | None:
 
 
 def _slow_worker(case: Measurements) -> Symptom | None:
-    """Compare the lengths of tasks with those of the same kinds on other workers, waiting or not."""
-    repeat, seconds = case.repeat, case.task_s
+    """Compare the lengths of tasks with those of the same kinds on other workers.
+
+    Whether they computed or waited does not matter, but waits for a CPU or the interpreter are left out.
+    """
+    repeat, seconds = case.repeat, unhindered_seconds(case.repeat)
     if not len(seconds) or len(repeat.threads) < 2:
         return None
-    typical = typical_seconds(repeat)
+    typical = typical_seconds(repeat, seconds)
     is_slow = typical != seconds
     beyond_s = np.bincount(repeat.tasks.worker[is_slow], (seconds - typical)[is_slow], repeat.workers.stop)
     node = int(beyond_s.argmax())
@@ -93,9 +96,9 @@ def _is_first(repeat: Repeat) -> Floats:
 def _process_lock(case: Measurements) -> Symptom | None:
     """Look for tasks that began together on a worker and ended one after another without using a CPU."""
     repeat, tasks = case.repeat, case.repeat.tasks
-    if not len(tasks) or not len(repeat.evidence.idle_share):
+    if not len(tasks) or not len(repeat.evidence.shares.idle):
         return None
-    waited_s = np.bincount(repeat.prefix, np.nan_to_num(repeat.evidence.idle_share) * case.task_s)
+    waited_s = np.bincount(repeat.prefix, np.nan_to_num(repeat.evidence.shares.idle) * case.task_s)
     kind = int(waited_s.argmax())
     rows = np.flatnonzero(repeat.prefix == kind)
     nodes = np.unique(tasks.worker[rows]).tolist()

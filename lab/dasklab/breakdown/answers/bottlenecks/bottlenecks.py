@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds
+from dasklab.breakdown.answers.bottlenecks.slow_workers import cpu_seconds, typical_seconds
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats
 from dasklab.breakdown.model.causes import (
     CAUSES,
@@ -102,10 +102,11 @@ def _beyond_expected(repeat: Repeat, task: Codes) -> tuple[Floats, Floats]:
     what is left of computing has used a CPU (see ``refine``).
     """
     start, stop = repeat.tasks.start[task], repeat.tasks.stop[task]
+    cpu_s = cpu_seconds(repeat)
+    beyond = np.maximum(0.0, 1 - typical_seconds(repeat, cpu_s)[task] / np.maximum(cpu_s[task], 1e-9))
     seconds = np.maximum(stop - start, 1e-9)
-    beyond = np.maximum(0.0, 1 - typical_seconds(repeat)[task] / seconds)
     lagging = np.minimum(beyond, repeat.busy.within(repeat.tasks.worker[task], start, stop) / seconds)
-    if repeat.evidence.idle_share.any():
+    if repeat.evidence.shares.idle.any():
         lagging = np.zeros(len(task))
     return beyond - lagging, lagging
 

@@ -11,13 +11,12 @@ LEAST_ALIKE = 5  # fewer tasks of a kind do not show what is usual
 SLOWER = 1.25  # a worker is slow if its tasks take this multiple of the median elsewhere
 
 
-def typical_seconds(repeat: Repeat) -> Floats:
-    """Return for each task the median length of its kind on other workers.
+def typical_seconds(repeat: Repeat, seconds: Floats) -> Floats:
+    """Return for each task the median of its kind on other workers, of some lengths of all tasks.
 
     It differs from the task's own length only on workers that are slower for most of what they ran, whatever
     its kind; a long task of its own does not make a worker slow.
     """
-    seconds = repeat.tasks.stop - repeat.tasks.start
     elsewhere = np.full(len(seconds), np.nan)
     longest = np.full(len(seconds), np.nan)
     order = np.lexsort((seconds, repeat.prefix))
@@ -30,6 +29,22 @@ def typical_seconds(repeat: Repeat) -> Floats:
         if _is_slow(seconds[own], elsewhere[own], longest[own])
     ]
     return np.where(np.isin(repeat.tasks.worker, slow) & ~np.isnan(elsewhere), elsewhere, seconds)
+
+
+def cpu_seconds(repeat: Repeat) -> Floats:
+    """Return for how long each task used a CPU; all of its length where nobody metered it."""
+    seconds = repeat.tasks.stop - repeat.tasks.start
+    idle = repeat.evidence.shares.idle
+    return seconds * (1 - np.nan_to_num(idle)) if len(idle) else seconds
+
+
+def unhindered_seconds(repeat: Repeat) -> Floats:
+    """Return the length of each task without what it waited for a CPU or for the interpreter."""
+    seconds, shares = repeat.tasks.stop - repeat.tasks.start, repeat.evidence.shares
+    if not len(shares.idle):
+        return seconds
+    hindered = shares.starved + shares.interpreter + shares.unknown
+    return seconds * (1 - np.nan_to_num(shares.idle) * hindered)
 
 
 def _compare_kind(rows: Codes, worker: Codes, seconds: Floats, elsewhere: Floats, longest: Floats) -> None:

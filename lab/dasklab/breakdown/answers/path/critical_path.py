@@ -53,7 +53,9 @@ class Chain:
         default_factory=list
     )  # row, timeline start, start, stop
     reports: list[tuple[int, float, float]] = field(default_factory=list)  # row, start, stop
-    gaps: list[tuple[int, float, float]] = field(default_factory=list)  # what explains it, start, stop
+    gaps: list[tuple[int, int, float, float]] = field(
+        default_factory=list
+    )  # what explains it, worker of the task after it, start, stop
 
 
 def critical_path(repeat: Repeat) -> Intervals:
@@ -70,9 +72,9 @@ def critical_path(repeat: Repeat) -> Intervals:
     disk.add(np.arange(len(task)), read, start, DISK, repeat.tasks.worker[computing.task])
     reports = _windows(repeat, *_columns(chain.reports, 3))
     explain_after(repeat, reports)
-    kind, start, stop = _columns(chain.gaps, 3)
+    kind, worker, start, stop = _columns(chain.gaps, 4)
     gaps = _windows(repeat, np.full(len(kind), NONE), start, stop)
-    IdleReasons(repeat).explain_gaps(gaps, kind.astype(np.int64))
+    IdleReasons(repeat).explain_gaps(gaps, kind.astype(np.int64), worker.astype(np.int64))
     parts = (computing, waiting, disk, reports, gaps)
     return refine(repeat, concatenate([part.intervals() for part in parts]))
 
@@ -93,11 +95,12 @@ def _follow(repeat: Repeat) -> Chain:
     waits = client_waits(repeat)
     task, handled = _last(repeat, waits)
     stop = min(max(handled, repeat.start), repeat.stop)
-    chain.gaps.append((BY_CLIENT, stop, repeat.stop))
+    chain.gaps.append((BY_CLIENT, NONE, stop, repeat.stop))
     before = _predecessors(repeat, waits)  # lists: single items of arrays are slow
     timeline_start, resume = before.timeline_start.tolist(), before.resume.tolist()
     previous, is_direct, gap = before.task.tolist(), before.is_direct.tolist(), before.gap.tolist()
     start, reported = repeat.tasks.start.tolist(), report_starts(repeat).tolist()
+    worker = repeat.tasks.worker.tolist()
     visited: set[int] = set()
     is_reported = False  # whether the time from the task's end on is explained already
     while task != NONE and task not in visited and stop > repeat.start:
@@ -110,15 +113,15 @@ def _follow(repeat: Repeat) -> Chain:
         stop, is_reported = min(computing, timeline_start[task]), is_direct[task]
         if not is_reported:
             resumed = max(repeat.start, min(stop, resume[task]))
-            chain.gaps.append((gap[task], resumed, stop))
+            chain.gaps.append((gap[task], worker[task], resumed, stop))
             stop = resumed
         task = previous[task]
         if task in visited:  # stamps contradict each other: go on with what ended last before
             task = _last_handled(repeat, stop, visited)
             resumed = float(repeat.tasks.handled[task]) if task != NONE else repeat.start
-            chain.gaps.append((NO_GRAPH, max(repeat.start, resumed), stop))
+            chain.gaps.append((NO_GRAPH, NONE, max(repeat.start, resumed), stop))
             stop, is_reported = max(repeat.start, resumed), False
-    chain.gaps.append((NO_GRAPH, repeat.start, stop))
+    chain.gaps.append((NO_GRAPH, NONE, repeat.start, stop))
     return chain
 
 
@@ -145,7 +148,7 @@ def _last_handled(repeat: Repeat, time: float, visited: set[int]) -> int:
 
 def _predecessors(repeat: Repeat, waits: ClientWaits) -> Predecessors:
     tasks, origin, previous = repeat.tasks, timeline_starts(repeat), repeat.previous_on_thread
-    freed = np.where(previous != NONE, tasks.stop[previous], np.nan)
+    freed = np.where(previous != NONE, tasks.freed[previous], np.nan)
     by_thread = freed > tasks.stamps["ready"]
     is_direct = by_thread | (origin.trigger != NONE)
     need, needed = _last_need(repeat)

@@ -27,7 +27,7 @@ from dasklab.breakdown.model.intervals import Windows
 from dasklab.breakdown.model.repeat import Repeat
 
 CLOCK_S = 0.001  # the client's clock may be off by this
-ARRIVE, STOP, READY = range(3)  # kinds of events, in the order in which simultaneous ones are handled
+ARRIVE, STOP, READY, SECEDE = range(4)  # kinds of events, in the order in which simultaneous ones are handled
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _delays(repeat: Repeat) -> _Delays:
     np.fmax.at(released, after[:, 0], tasks.handled[after[:, 1]])
     latest = np.where(np.isnan(released), decided, released)
     previous = repeat.previous_on_thread
-    free = np.where(previous != NONE, np.maximum(ready, tasks.stop[previous]), ready)
+    free = np.where(previous != NONE, np.maximum(ready, tasks.freed[previous]), ready)
     needed = fetch != NONE
     fetched = np.full(len(tasks), -np.inf)
     np.maximum.at(fetched, repeat.needs.task[needed], repeat.fetches.stop[fetch[needed]])
@@ -233,6 +233,7 @@ class _Schedule:
         self.until_arrival = (delays.choice + delays.message).tolist()
         self.first = (delays.first + delays.message).tolist()
         self.until_stop = (delays.lag + repeat.tasks.stop - repeat.tasks.start).tolist()
+        self.until_freed = (delays.lag + repeat.tasks.freed - repeat.tasks.start).tolist()
         self.last = float(delays.last)
         self.report, self.fetch = delays.report.tolist(), delays.fetch.tolist()
         self.worker, self.order = repeat.tasks.worker.tolist(), repeat.tasks.start.tolist()
@@ -257,7 +258,7 @@ class _Schedule:
             (self.first[task], ARRIVE, task) for task, missing in enumerate(self.missing) if not missing
         ]
         heapify(self.events)
-        handlers = (self._arrive, self._stop, self._wait)
+        handlers = (self._arrive, self._stop, self._wait, self._free)
         events = self.events
         while events:
             now, kind, task = heappop(events)
@@ -286,11 +287,17 @@ class _Schedule:
             _, task = heappop(ready)
             self.free[worker] -= 1
             heappush(self.events, (now + self.until_stop[task], STOP, task))
+            if self.until_freed[task] < self.until_stop[task]:
+                heappush(self.events, (now + self.until_freed[task], SECEDE, task))
 
-    def _stop(self, now: float, task: int) -> None:
+    def _free(self, now: float, task: int) -> None:
         worker = self.worker[task]
         self.free[worker] += 1
         self._start(now, worker)
+
+    def _stop(self, now: float, task: int) -> None:
+        if self.until_freed[task] >= self.until_stop[task]:
+            self._free(now, task)
         handled = now + self.report[task]
         self.end = max(self.end, handled)
         for follower in self.followers[task]:

@@ -42,7 +42,7 @@ from dasklab.breakdown.model.causes import (
 )
 from dasklab.breakdown.model.interval_sets import IntervalSets
 
-from tests.unit.dasklab.breakdown.timelines import Row, Spans, fetch, make_repeat, task
+from tests.unit.dasklab.breakdown.timelines import Row, Spans, fetch, idle_for, make_repeat, task
 
 TWO = {"worker-1": 1, "worker-2": 1}
 FULL_OF_RESULTS = WorkerMemory("worker-1", *(np.array([value]) for value in (1.0, 9e8, 8e8, 0.0, 1e9)))
@@ -99,8 +99,8 @@ class Example:
             tables=self.tables,
         )
         if self.idle_share:
-            shares = np.full(len(repeat.tasks), self.idle_share)
-            repeat = replace(repeat, evidence=replace(repeat.evidence, idle_share=shares))
+            shares = idle_for(repeat, self.idle_share)
+            repeat = replace(repeat, evidence=replace(repeat.evidence, shares=shares))
         return Measurements(repeat, summary, self.facts)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from dasklab.breakdown.answers.facts.failures import Failures
+from dasklab.breakdown.answers.invariants import checked
 from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.answers.summary import summarise
 from dasklab.breakdown.assign.threads import break_down
@@ -29,7 +31,7 @@ from dasklab.breakdown.model.causes import (
     Cause,
 )
 from dasklab.breakdown.model.intervals import Intervals
-from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.model.repeat import Extent, Repeat
 from dasklab.breakdown.prepare.excerpt import excerpt
 from dasklab.breakdown.show.changes import change_sentences
 from hypothesis import given, settings
@@ -70,12 +72,16 @@ def cpu(cpu_s: float, waiting_s: float) -> list[Row]:
     ]
 
 
+def late(start: float, stop: float) -> Row:
+    """An event loop that was kept from running."""
+    return {"node": "worker-1", "start_s": start, "stop_s": stop, "late_s": stop - start}
+
+
 IDLE = [metric("thread-cpu", 2.0), metric("thread-noncpu", 6.0)]  # of 8 s three quarters without a CPU
 
 CASES: dict[str, tuple[Repeat, dict[Cause, float]]] = {
     "a lock": (one_task({"waits": [wait(2, 5, "Lock")]}), {LOCK: 3.0}),
     "tasks of its own": (one_task({"waits": [wait(2, 5, "Client")]}), {NESTED: 3.0}),
-    "a thread given back": (one_task({}, seceded_s=4.0), {NESTED: 5.0}),
     "garbage": (one_task({"pauses": [{"node": "worker-1", "start_s": 8.0, "stop_s": 9.5}]}), {GARBAGE: 1.0}),
     "garbage, collected by a process that had no CPU": (
         one_task(
@@ -97,7 +103,17 @@ CASES: dict[str, tuple[Repeat, dict[Cause, float]]] = {
         {EXTERNAL_OR_STARVED: 6.0},
     ),
     "a CPU": (one_task({"metrics": IDLE, "cpu": cpu(2.5, 7.5)}), {STARVED: 6.0}),
-    "the interpreter": (one_task({"metrics": IDLE, "cpu": cpu(10.0, 0.0)}), {INTERPRETER: 6.0}),
+    "the interpreter, which keeps the event loop from running, too": (
+        one_task({"metrics": IDLE, "cpu": cpu(2.5, 0.0), "busy": [late(2.0, 6.0)]}),
+        {INTERPRETER: 6.0},
+    ),
+    "threads of its own": (one_task({"metrics": IDLE, "cpu": cpu(10.0, 0.0)}), {}),
+    "a CPU for a small part, and perhaps for the rest": (
+        one_task(
+            {"metrics": [metric("thread-cpu", 6.0), metric("thread-noncpu", 2.0)], "cpu": cpu(7.5, 0.5)}
+        ),
+        {STARVED: 0.4, EXTERNAL_OR_STARVED: 1.6},
+    ),
     "something outside, though the task keeps its process busy": (
         one_task(
             {"metrics": [metric("thread-cpu", 6.4), metric("thread-noncpu", 1.6)], "cpu": cpu(8.0, 0.0)}
@@ -118,6 +134,34 @@ def test_computing_is_divided_by_what_the_task_waited_for(name: str) -> None:
         found = seconds(intervals)
         assert {cause: found.get(cause, 0.0) for cause in expected} == pytest.approx(expected)
         assert found.get(COMPUTE, 0.0) == pytest.approx(8.0 - sum(expected.values()))
+
+
+def test_a_task_that_secedes_keeps_no_thread() -> None:
+    """Its own task runs on a thread that took the place of the first; the client waits for the outer one."""
+    inner = task("inner", "worker-1", 2, 5.0, 8.0)
+    outer = task("spin-1", "worker-1", 1, 1.0, 9.0, decided=0.9, handled=9.0, waiting=0.5, seceded=4.0)
+    repeat = make_repeat([outer, inner], threads=ONE)
+    assert len(repeat.thread_rows[1]) == 1
+    threads = seconds(break_down(repeat))
+    assert (threads[COMPUTE], threads.get(NESTED, 0.0)) == (pytest.approx(6.0), 0.0)
+    assert seconds(checked(repeat)[0].path)[NESTED] == pytest.approx(5.0)
+
+
+def test_a_failed_attempt_is_divided_by_what_its_process_used() -> None:
+    """Dask meters no attempt that fails. Two samples: 2 of 10 s of CPU, so 1.6 of the 8 s that it ran."""
+    failed = task("spin-1", "worker-1", 1, 1.0, 9.0, decided=0.9) | {"status": "error"}
+    found = seconds(break_down(make_repeat([failed], threads=ONE, tables={"cpu": cpu(2.0, 0.0)})))
+    assert (found[COMPUTE], found[EXTERNAL]) == (pytest.approx(1.6), pytest.approx(6.4))
+    unknown = seconds(break_down(make_repeat([failed], threads=ONE)))
+    assert unknown[UNMETERED] == pytest.approx(8.0)
+
+
+def test_two_tasks_of_a_process_wait_for_the_interpreter() -> None:
+    """Each of them uses a CPU for half of the time: together they use one."""
+    rows = [task(f"spin-{n}", "worker-1", n, 1.0, 9.0, decided=0.9) for n in (1, 2)]
+    half = [metric("thread-cpu", 8.0), metric("thread-noncpu", 8.0)]
+    repeat = make_repeat(rows, threads={"worker-1": 2}, tables={"metrics": half, "cpu": cpu(10.0, 0.0)})
+    assert seconds(break_down(repeat))[INTERPRETER] == pytest.approx(8.0)
 
 
 def test_a_lock_that_others_wait_for_is_held_at_their_cost() -> None:
@@ -151,6 +195,19 @@ def test_a_paused_worker_is_not_idle() -> None:
     repeat = make_repeat(threads=ONE, unfinished=[(0.0, 1)], tables=tables)
     assert seconds(break_down(repeat))[PAUSED] == pytest.approx(4.0)
     assert "worker-1 was paused for 4.0 s: its memory was nearly full." in changes(repeat)
+
+
+def test_a_task_waits_for_the_end_of_its_workers_pause() -> None:
+    """The graph arrived at 1, and nothing could take its task before worker-1 went on at 6."""
+    tables = {"events": [status(0.0, "paused"), status(6.0, "running")]}
+    row = task("spin-1", "worker-1", 1, 6.2, 9.0, decided=6.1, handled=9.0)
+    stages = dict.fromkeys(("materialise_s", "order_s", "state_s"), 0.0)
+    graph = {"received_s": 1.0, "tasks": 1, "nbytes": 1, "client": "c", **stages}
+    work = [(1.0, 1), (9.0, 0)]
+    repeat = make_repeat([row], threads=ONE, graphs=[graph], unfinished=work, tables=tables)
+    path, violations = checked(replace(repeat, extent=Extent.WATCHED))
+    assert seconds(path.path)[PAUSED] == pytest.approx(5.0, abs=0.1)
+    assert not violations
 
 
 def test_pause_is_at_the_worker_that_was_paused() -> None:

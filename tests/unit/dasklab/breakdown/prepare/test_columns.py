@@ -105,10 +105,23 @@ def test_disk_is_named_only_where_bytes_were_spilled(metrics: dict[str, float], 
     assert repeat.tasks.disk_s.tolist() == [disk_s]
 
 
+def test_a_task_that_still_runs_ends_with_the_repeat() -> None:
+    row = task("x", "worker-1", 11, 2.0, np.nan) | {"status": "unfinished"}
+    (stop,) = make_repeat([row], stop=4.0).tasks.stop
+    assert stop == 4.0
+
+
+def test_a_lost_attempt_ends_when_the_scheduler_noticed_it() -> None:
+    """Its worker's clock is 0.2 s behind by Dask's estimate, which was not used to take its times."""
+    row = task("x", "worker-1", 0, 1.8, 2.8, handled=3.0) | {"status": "lost"}
+    tasks = make_repeat([row], stop=4.0).tasks
+    assert (tasks.start[0], tasks.stop[0]) == (pytest.approx(2.0), 3.0)
+
+
 @pytest.mark.parametrize(
     ("second", "number"),
     [((2.0, 3.0), 1), ((0.5, 3.0), 2)],
-    ids=["after the first thread", "beside it, as with secede"],
+    ids=["after the first thread", "beside it"],
 )
 def test_a_worker_that_was_started_again_has_no_more_threads(
     second: tuple[float, float], number: int

@@ -82,6 +82,13 @@ def test_an_operation_lasts_from_its_graph_to_the_return_of_its_call(repeat: Rep
     assert total([], actor_calls(), repeat) == (repeat.start, repeat.stop)
 
 
+def test_a_call_that_waits_for_two_operations_ends_the_later_one_only() -> None:
+    tasks = [computed("a", 1.6, 3.0), computed("b", 5.6, 8.0)]
+    calls = {"calls": [call("sync", 1.1, 8.5)]}
+    repeat = make_repeat(tasks, threads={"worker-1": 1}, graphs=GRAPHS, tables=calls)
+    assert [operation.stop for operation in found(repeat)] == [3.0, 8.5]
+
+
 def test_graphs_of_one_line_that_follow_each_other_are_one_operation(repeat: Repeat) -> None:
     graphs = pd.DataFrame([graph(1, 1.0), graph(2, 1.2), graph(3, 9.0)], columns=list(TABLES["graphs"]))
     introduced = pd.DataFrame(

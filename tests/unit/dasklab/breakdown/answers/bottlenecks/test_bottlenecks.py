@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import avoidable
 from dasklab.breakdown.answers.summary import Summary, summarise, without_places
-from dasklab.breakdown.model.causes import GRAPHS, LINK, MESSAGE, PLACEMENT, SLOW, WORKER_LAG
+from dasklab.breakdown.model.causes import CPU, GRAPHS, LINK, MESSAGE, PLACEMENT, SLOW, WORKER_LAG
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.comparison.difference import Difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.dasklab.breakdown.timelines import Row, Spans, make_repeat, random_repeat, task
+from tests.unit.dasklab.breakdown.timelines import Row, Spans, idle_for, make_repeat, random_repeat, task
 
 PAIR = "worker-3 < worker-1"
 
@@ -54,9 +54,20 @@ def test_a_busy_event_loop_during_slow_tasks_is_worker_lag() -> None:
     assert first(tasks(3.0), 30.0, {"worker-2": [(0.0, 30.0)]}) == expected
 
 
+def test_a_worker_that_waits_for_a_cpu_is_not_slow() -> None:
+    """Its tasks take three times as long, and use as much CPU time as those elsewhere."""
+    repeat = make_repeat(tasks(3.0), stop=30.0)
+    waits = np.where(repeat.tasks.worker == repeat.node("worker-2"), 2 / 3, 0.0)
+    shares = replace(idle_for(repeat, 0.0), idle=waits, starved=np.ones(len(waits)))
+    starved = replace(repeat, evidence=replace(repeat.evidence, shares=shares))
+    seconds = without_places(summarise([starved]).bottlenecks)
+    assert seconds[CPU] == pytest.approx(20.0)
+    assert seconds[SLOW] == pytest.approx(0.0)
+
+
 def test_tasks_that_use_a_cpu_hold_up_their_event_loop_themselves() -> None:
     repeat = make_repeat(tasks(3.0), stop=30.0, busy={"worker-2": [(0.0, 30.0)]})
-    metered = replace(repeat, evidence=replace(repeat.evidence, idle_share=np.full(len(repeat.tasks), 0.01)))
+    metered = replace(repeat, evidence=replace(repeat.evidence, shares=idle_for(repeat, 0.01)))
     assert summarise([metered]).ranked()[0] == (SLOW, "worker-2", pytest.approx(20.0, rel=0.02))
 
 
@@ -66,6 +77,8 @@ def test_tasks_that_use_a_cpu_hold_up_their_event_loop_themselves() -> None:
         ("worker-3", [("a", 3.0, ("worker-1",)), ("b", 1.0, ("worker-2", "worker-3"))], 2 / 3),
         ("worker-1", [("a", 3.0, ("worker-1",)), ("b", 1.0, ("worker-2", "worker-3"))], 0.0),
         ("worker-3", [], 0.0),
+        # a worker does not name itself as a holder, so it has the first; one of two has to move anyway
+        ("worker-3", [("a", 3.0, ()), ("b", 3.0, ("worker-2",))], 0.0),
     ],
 )
 def test_placement_that_moves_more_than_it_must(
