@@ -118,14 +118,14 @@ def _threads_in_use(tasks: pd.DataFrame, threads: Mapping[str, int]) -> Codes:
     starts a worker again, or a task secedes, new threads take the place of others, and the thread of an
     attempt that ended with its worker is not known.
     """
-    named = tasks.thread.fillna(0).astype(np.int64)
-    number = named.groupby(tasks.worker).transform("nunique").to_numpy(np.int64)
+    thread = tasks.thread.fillna(0).astype(np.int64)
+    number = thread.groupby(tasks.worker).transform("nunique").to_numpy(np.int64)
     too_many = number > np.array([threads[worker] for worker in tasks.worker], np.int64)
     start = floats(tasks.start_s)
     kept_until = np.fmin(floats(tasks.stop_s), floats(tasks.seceded_s))
-    kept_until = np.maximum(start, np.where(named == 0, kept_until - UNCERTAIN_END_S, kept_until))
+    kept_until = np.maximum(start, np.where(thread == 0, kept_until - UNCERTAIN_END_S, kept_until))
     lane = assign_lanes(pd.factorize(tasks.worker)[0].astype(np.int64), start, kept_until)
-    return np.where(too_many, lane + 1, named)
+    return np.where(too_many, lane + 1, thread)
 
 
 def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) -> Tasks:

@@ -103,10 +103,10 @@ class _Process:
             return np.nan
         used_s = float((np.interp(stop, time, cpu_s) - np.interp(start, time, cpu_s)).sum())
         used_s -= self._loop_s(start, stop)
-        known = self.rows[~np.isnan(metered[self.rows])]
-        unknown = self.rows[np.isnan(metered[self.rows])]
-        used_s -= self._overlap(known, 1 - metered[known], start, stop)
-        alike = self._overlap(unknown, np.ones(len(unknown)), start, stop) / seconds
+        of_metered = self.rows[~np.isnan(metered[self.rows])]
+        of_others = self.rows[np.isnan(metered[self.rows])]
+        used_s -= self._overlap(of_metered, 1 - metered[of_metered], start, stop)
+        alike = self._overlap(of_others, np.ones(len(of_others)), start, stop) / seconds
         return 1 - float(np.clip(used_s / max(alike, 1.0) / seconds, 0.0, 1.0))
 
     def divide(self, rows: Codes, shares: Floats, result: IdleShares) -> None:

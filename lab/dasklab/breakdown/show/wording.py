@@ -97,8 +97,8 @@ def _with_places(
     is_of_pairs = sum(part for _, part in at_hosts) > seconds * (2 - NEARLY_ALL)
     if is_of_pairs or at_hosts[0][1] > NEARLY_ALL * seconds:
         return row
-    named = [(host, part) for host, part in at_hosts[:MAX_NAMED_PLACES] if host and part >= 10**-digits]
-    parts = [f"{host} {part:.{digits}f} s" for host, part in named]
+    largest = [(host, part) for host, part in at_hosts[:MAX_NAMED_PLACES] if host and part >= 10**-digits]
+    parts = [f"{host} {part:.{digits}f} s" for host, part in largest]
     return name, ", ".join(parts), seconds
 
 

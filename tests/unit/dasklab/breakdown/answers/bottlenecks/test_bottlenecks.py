@@ -55,7 +55,7 @@ def test_a_busy_event_loop_during_slow_tasks_is_worker_lag() -> None:
 
 
 def test_a_worker_that_waits_for_a_cpu_is_not_slow() -> None:
-    """Its tasks take three times as long, and use as much CPU time as those elsewhere."""
+    """Its tasks take longer, and use as much CPU time as those elsewhere."""
     repeat = make_repeat(tasks(3.0), stop=30.0)
     waits = np.where(repeat.tasks.worker == repeat.node("worker-2"), 2 / 3, 0.0)
     shares = replace(idle_for(repeat, 0.0), idle=waits, starved=np.ones(len(waits)))
