@@ -119,7 +119,7 @@ class UserProgram:
             return Look(now, CodeLine(), RUNS)
         if any(_package(frame) == "distributed" for frame in waits_in[:inside]):
             return Look(now, _line(frames[inside]), WAITS)
-        is_local = any(_module(frame) == "dask.local" for frame in frames[:inside])
+        is_local = any(_module(frame) == "dask.local" for frame in frames)
         return Look(now, _line(frames[inside]), COMPUTES if is_local else RUNS)
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dasklab.breakdown.assign.client_waits import client_waits
+from dasklab.breakdown.assign.client_waits import Span, client_waits, waiting_lines
 from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.causes import (
     ANSWER,
@@ -22,13 +22,12 @@ from dasklab.breakdown.model.causes import (
     PLAN,
     RESULT,
     SCATTER,
+    UNDIVIDED,
     UPLOAD,
     USER,
     Cause,
 )
 from dasklab.breakdown.model.repeat import Extent, Repeat
-
-Span = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,8 @@ class ClientTime:
     def spans(self) -> dict[Cause, Span]:
         """When each cause may apply, the most specific one first."""
         repeat, waits = self.repeat, client_waits(self.repeat)
+        returned = waits.returned < repeat.stop if waits.is_cut else waits.returned <= repeat.stop
+        calls, lines = repeat.calls.of_kind("sync", "wait"), waiting_lines(repeat)
         construction, departure, arrival, ready = (
             np.array(column, float).reshape(-1)
             for column in (
@@ -56,8 +57,10 @@ class ClientTime:
             PLAN: (arrival, ready),
             UPLOAD: (departure, arrival),
             BUILD: (construction, departure),
-            RESULT: (waits.start, waits.returned),
-            ANSWER: repeat.calls.of_kind("sync", "wait"),
+            RESULT: (waits.handled[returned], waits.returned[returned]),
+            # a call that did not return in this record may have waited for more tasks than are known
+            UNDIVIDED: (waits.handled[~returned], waits.returned[~returned]),
+            ANSWER: (np.concatenate([calls[0], lines[0]]), np.concatenate([calls[1], lines[1]])),
         }
 
     @cached_property

@@ -1,7 +1,8 @@
 """When the user's program waited for tasks: calls during which the scheduler handled the end of one.
 
 A call that returned without such an end (a gather of results that were there, a scatter) waited for no task.
-A line in which the program waited counts as a call: ``as_completed`` waits in no other way.
+A call that gathered results waited for no task that ended after it had begun to gather. A line in which the
+program waited counts as a call as far as no call was recorded: ``as_completed`` waits in no other way.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
+from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import Repeat
 
+Span = tuple[Floats, Floats]
 CLOCK_S = 0.001  # the client's clock may be off by this when its calls are compared with each other
+SAMPLED_S = 0.05  # between two looks at the user's line
 LATE_SHARE, MAX_LATE_S = 0.25, 0.05  # of a call: the scheduler's stamp of an end may be this much after it
 
 
@@ -22,16 +26,18 @@ class ClientWaits:
     """Calls that waited for tasks, in the order in which they returned.
 
     Attributes:
-        start: when each began.
+        start: when each gather_start.
         returned: when each returned, in ascending order.
         task: row of the last task that it waited for.
         handled: when the scheduler had handled the end of that task, at the latest when the call returned.
+        is_cut: whether the last one had not returned when the repeat ended: more tasks may have been missing.
     """
 
     start: Floats
     returned: Floats
     task: Codes
     handled: Floats
+    is_cut: bool
 
     def before(self, time: Floats) -> tuple[Codes, Floats]:
         """Return the last task that was waited for by some times; ``NONE`` and minus infinity without one."""
@@ -41,20 +47,68 @@ class ClientWaits:
 
 def client_waits(repeat: Repeat) -> ClientWaits:
     """Return the calls of the user's program that waited for its tasks."""
-    calls, lines = repeat.calls.of_kind("sync", "wait"), repeat.lines
-    start = np.concatenate([calls[0], lines.start[lines.waits]])
-    stop = np.concatenate([calls[1], lines.stop[lines.waits]])
-    order = np.argsort(stop, kind="stable")
-    is_call = order < len(calls[0])
-    start, stop = start[order], stop[order]
-    late = CLOCK_S + np.minimum(MAX_LATE_S, LATE_SHARE * (stop - start))
-    task, handled = last_handled(repeat, stop + late, repeat.is_users)
-    in_time, handled_in_time = last_handled(repeat, stop + CLOCK_S, repeat.is_users)
+    calls = repeat.calls.of_kind("sync", "wait")
+    lines, before_call = _between_calls(repeat, calls)
+    start = np.concatenate([calls[0], lines[0]])
+    returned = np.concatenate([calls[1], lines[1]])
+    end = np.concatenate([_gathered_from(repeat, *calls), lines[1]])
+    is_exact = np.concatenate([np.ones(len(calls[0]), bool), before_call])
+    order = np.argsort(returned, kind="stable")
+    start, returned, is_exact = start[order], returned[order], is_exact[order]
+    stop = np.minimum(returned, repeat.stop)
+    end = np.minimum(end[order], stop)
+    late = CLOCK_S + np.minimum(MAX_LATE_S, LATE_SHARE * (end - start))
+    is_cut = bool(returned.max(initial=-np.inf) > repeat.stop + CLOCK_S)
+    runs_on = ~repeat.tasks.is_whole & (repeat.tasks.stop >= repeat.stop)
+    among = repeat.is_users & (is_cut | ~runs_on)
+    task, handled = last_handled(repeat, end + late, among)
+    in_time, handled_in_time = last_handled(repeat, end + CLOCK_S, among)
     # a task that was still running when the call returned is one that was sent after it
-    is_next = np.append(repeat.tasks.stop, -np.inf)[task] > stop + np.where(is_call, CLOCK_S, late)
+    is_next = np.append(repeat.tasks.stop, -np.inf)[task] > end + np.where(is_exact, CLOCK_S, late)
+    # of tasks that ended shortly before it gathered, those count whose end was handled by then
+    is_next |= (end < stop) & (handled_in_time >= start)
     task, handled = np.where(is_next, in_time, task), np.where(is_next, handled_in_time, handled)
     waited = (task != NONE) & (handled >= start - CLOCK_S)
-    return ClientWaits(start[waited], stop[waited], task[waited], np.minimum(handled, stop)[waited])
+    return ClientWaits(start[waited], stop[waited], task[waited], np.minimum(handled, stop)[waited], is_cut)
+
+
+def waiting_lines(repeat: Repeat) -> Span:
+    """Return when lines waited for the cluster outside of recorded calls."""
+    return _between_calls(repeat, repeat.calls.of_kind("sync", "wait"))[0]
+
+
+def _between_calls(repeat: Repeat, calls: Span) -> tuple[Span, Mask]:
+    """Return when lines waited for the cluster outside of all calls, and which of these times end in a call.
+
+    Lines are sampled, and calls are exact: a short time between the end of a line and that of a call is none.
+    """
+    lines = repeat.lines
+    waiting = _as_set(lines.start[lines.waits], lines.stop[lines.waits])
+    every = _as_set(*calls)
+    edges = np.unique(
+        np.concatenate([lines.start[lines.waits], lines.stop[lines.waits], every.start, every.stop])
+    )
+    start, stop = edges[:-1], edges[1:]
+    nobody, middle = np.zeros(len(start), np.int64), (start + stop) / 2
+    is_free = (waiting.within(nobody, start, middle) > 0) & (every.within(nobody, start, middle) == 0)
+    before_call = np.isin(stop, every.start)
+    is_beside = before_call | np.isin(start, every.stop)
+    some = is_free & ~(is_beside & (stop - start < SAMPLED_S))
+    return (start[some], stop[some]), before_call[some]
+
+
+def _as_set(start: Floats, stop: Floats) -> IntervalSets:
+    return IntervalSets(np.zeros(len(start), np.int64), start, stop)
+
+
+def _gathered_from(repeat: Repeat, start: Floats, stop: Floats) -> Floats:
+    """Return until when the tasks of each call may have ended: it gathered their results, or returned."""
+    gathers = repeat.calls.of_kind("gather")
+    order = np.argsort(gathers[1], kind="stable")
+    begin, end = gathers[0][order], np.append(gathers[1][order], np.inf)
+    last = np.searchsorted(end[:-1], stop + CLOCK_S, side="right") - 1
+    gather_start = np.append(begin, -np.inf)[last]
+    return np.where(gather_start >= start - CLOCK_S, np.maximum(gather_start, start), stop)
 
 
 def last_handled(repeat: Repeat, time: Floats, among: Mask) -> tuple[Codes, Floats]:

@@ -21,6 +21,7 @@ from dasklab.breakdown.model.step_function import StepFunction
 
 # kinds of gaps on a path that are not the arrival of a graph
 NO_GRAPH, BY_CLIENT = NONE, -2
+CLIENT_PLACES = {PLAN: SCHEDULER_CODE, UNDIVIDED: NONE}
 UNREPORTED_PREPARATION_S = 0.05  # what preparing a graph takes beside the stages that Dask reports
 
 
@@ -96,7 +97,7 @@ class IdleReasons:
         codes = self.client.cause_at(start)
         for code in np.unique(codes).tolist():
             mask = codes == code
-            place = np.full(int(mask.sum()), SCHEDULER_CODE if code == PLAN.code else CLIENT_CODE)
+            place = np.full(int(mask.sum()), CLIENT_PLACES.get(CAUSES[code], CLIENT_CODE))
             windows.add(rows[mask], start[mask], stop[mask], CAUSES[code], place)
 
     @cached_property

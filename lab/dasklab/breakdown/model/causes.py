@@ -78,7 +78,7 @@ COMPUTING = Bottleneck("computing", "computing")
 USER_CODE = Bottleneck("client code", "the client's own code")
 GRAPHS = Bottleneck("graphs", "building, sending and preparing graphs")
 CLIENT_DATA = Bottleneck("client data", "data between the client and the workers")
-ANSWERS = Bottleneck("answers", "calls that waited for the cluster, but not for tasks")
+ANSWERS = Bottleneck("answers", "calls that waited for the cluster, but not for the client's tasks")
 UNMETERED_TASKS = Bottleneck(
     "unmetered tasks", "running tasks (it was not recorded whether they computed or waited)"
 )
@@ -324,9 +324,9 @@ NO_WORKER = _register(
 )  # fmt: skip
 ANSWER = _register(
     "answer", Group.CLIENT, Kind.IDLE, ANSWERS,
-    "client: waiting for an answer, not for tasks",
-    "The client waited in a call during which none of its tasks ended, such as client.run, client.restart "
-    "or client.wait_for_workers.",
+    "client: waiting, but not for its own tasks",
+    "The client waited in a call while none of its tasks was unfinished, such as client.run, client.restart, "
+    "client.wait_for_workers, or a wait for tasks of another client.",
 )  # fmt: skip
 UNMETERED = _register(
     "unmetered", Group.COMPUTATION, Kind.WORK, UNMETERED_TASKS,

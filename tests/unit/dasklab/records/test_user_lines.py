@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import dask
 from dasklab.records.recorder.layout import CLIENT
 from dasklab.records.recorder.store import Store
-from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
+from dasklab.records.user_lines import COMPUTES, CodeLine, LineRecorder, UserProgram, line_of
 
 from tests.waiting import until
 
@@ -49,3 +50,10 @@ def test_line_of_a_coroutine_that_waits_is_seen_while_its_loop_runs_others() -> 
 
     lines = recorded(asyncio.run(block()))
     assert "await asyncio.to_thread(lambda: until(lambda: recorder.last" in lines[0].code
+
+
+def test_dask_computes_in_this_process_also_while_a_task_of_the_users_runs() -> None:
+    """The synchronous scheduler calls tasks in the program's own thread."""
+    program = UserProgram()
+    (look,) = dask.compute(dask.delayed(lambda: program.look(0.0))(), scheduler="synchronous")
+    assert look.activity == COMPUTES

@@ -97,13 +97,13 @@ class Grounds:
 
 def is_listed(repeat: Repeat, path: Intervals) -> Mask:
     """Return of which intervals of a path there is something to list."""
-    listed = (path.task != NONE) | path.is_cause(UNDIVIDED)
+    listed = path.task != NONE
     spans = ClientTime(repeat).spans
     for cause, (start, stop) in spans.items():
         rows = np.flatnonzero(path.is_cause(cause))
         near = IntervalSets(np.zeros(len(start), np.int64), start - CLOCK_S, stop + CLOCK_S)
         listed[rows] = near.within(np.zeros(len(rows), np.int64), path.start[rows], path.stop[rows]) > 0
-    listed |= path.is_cause(BETWEEN, NO_WORKER) | path.is_cause(USER) & client_is_recorded(repeat)
+    listed |= path.is_cause(UNDIVIDED, BETWEEN, NO_WORKER) | path.is_cause(USER) & client_is_recorded(repeat)
     others = [cause for cause in CAUSES if cause.group not in (Group.CLIENT, Group.IDLE)]
     others = [QUEUE, *(cause for cause in others if cause not in spans)]
     listed |= path.is_cause(*others) & (path.place != NONE)

@@ -95,7 +95,7 @@ def _follow(repeat: Repeat) -> Chain:
     waits = client_waits(repeat)
     task, handled = _last(repeat, waits)
     stop = min(max(handled, repeat.start), repeat.stop)
-    chain.gaps.append((BY_CLIENT, NONE, stop, repeat.stop))
+    chain.gaps.append((NO_GRAPH if waits.is_cut else BY_CLIENT, NONE, stop, repeat.stop))
     before = _predecessors(repeat, waits)  # lists: single items of arrays are slow
     timeline_start, resume = before.timeline_start.tolist(), before.resume.tolist()
     previous, is_direct, gap = before.task.tolist(), before.is_direct.tolist(), before.gap.tolist()
