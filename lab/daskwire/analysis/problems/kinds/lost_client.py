@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from daskwire.analysis.problems.evidence.evidence import Evidence
 from daskwire.analysis.problems.evidence.intervals import SECOND_NS
@@ -12,7 +12,7 @@ from daskwire.analysis.tables.participants import CLIENT, departure, participant
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
-    """Yield clients whose host closed their connection while tasks had no result.
+    """Yield clients whose host closed their connection while they waited for results, or held some.
 
     A client that closes says so before; that of a process that was killed is closed by its kernel.
     """
@@ -24,33 +24,41 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
         pair = evidence.pairs[client.flow]
         if evidence.running.get(pair[0], (0, 0))[1] < end.time_ns + SECOND_NS:
             continue  # the cluster was stopped as well
-        tasks_ns = _outstanding(evidence, pair[0], end.time_ns)
-        graphs_ns = [] if tasks_ns else _unanswered_graphs(evidence, client.flow, end.time_ns)
-        if outstanding := tasks_ns or graphs_ns:
-            cost_s = (end.time_ns - min(outstanding)) / 1e9
+        sent_ns, need = _need(evidence, pair[0], client.flow, end.time_ns)
+        if need:
+            start_ns = min(sent_ns, default=end.time_ns)
             what = (
                 "its host closed the connection with the scheduler, and the client had not announced it;"
-                f" {counted(len(outstanding), 'task' if tasks_ns else 'graph')} had no result yet"
+                f" {need}"
             )
-            when = min(outstanding), end.time_ns
-            yield Finding(KIND, what, pair, when, cost_s, 0.8, len(outstanding), (client.flow,))
+            number, cost_s = max(len(sent_ns), 1), (end.time_ns - start_ns) / 1e9
+            when = start_ns, end.time_ns
+            yield Finding(KIND, what, pair, when, cost_s, 0.8, number, (client.flow,), not sent_ns)
 
 
-def _outstanding(evidence: Evidence, cluster: str, time_ns: int) -> list[int]:
-    """Return when the tasks had been sent that had no result at a time."""
+def _need(evidence: Evidence, cluster: str, flow: int, time_ns: int) -> tuple[list[int], str]:
+    """Return since when a client had waited for what, if it needed anything."""
     sent_ns = evidence.capture.table("tasks")["sent_ns"]
-    return [sent_ns[row] for row in evidence.due_tasks(cluster, time_ns, time_ns + 1).tolist()]
+    if tasks := [sent_ns[row] for row in evidence.due_tasks(cluster, time_ns, time_ns + 1).tolist()]:
+        return tasks, f"{counted(len(tasks), 'task')} had no result yet"
+    told_ns = _latest(_times(evidence, {COMPUTATION_COMPLETE}, flow ^ 1, time_ns))
+    if graphs := [time for time in _times(evidence, GRAPHS, flow, time_ns) if time > told_ns]:
+        return graphs, f"{counted(len(graphs), 'graph')} had no result yet"
+    if told_ns > _latest(_times(evidence, {"client-releases-keys"}, flow, time_ns)):
+        return [], "it had released none of its latest results"
+    return [], ""
 
 
-def _unanswered_graphs(evidence: Evidence, flow: int, time_ns: int) -> list[int]:
-    """Return when a client had sent graphs after the last result that it was told of."""
+def _times(evidence: Evidence, ops: Collection[str], flow: int, until_ns: int) -> list[int]:
+    """Return when a flow carried some ops."""
     messages = evidence.capture.messages
-    graphs, results = (
-        messages.op_message[messages.ops_named(ops)] for ops in (GRAPHS, {COMPUTATION_COMPLETE})
-    )
-    told_ns = messages.time_ns[results[messages.flow[results] == flow ^ 1]].max(initial=0)
-    sent_ns = messages.time_ns[graphs[messages.flow[graphs] == flow]]
-    return sorted(sent_ns[(sent_ns > told_ns) & (sent_ns <= time_ns)].tolist())
+    own = messages.op_message[messages.ops_named(ops)]
+    times = messages.time_ns[own[messages.flow[own] == flow]]
+    return sorted(times[times <= until_ns].tolist())
+
+
+def _latest(times: list[int]) -> int:
+    return max(times, default=0)
 
 
 KIND = Kind(
@@ -58,7 +66,7 @@ KIND = Kind(
     meaning="A client's process ended in the middle of its computation, which the scheduler then cancels.",
     threshold=(
         "its host closed its connection with the scheduler, no message had announced it, tasks or a graph had"
-        " no result, and the cluster ran for 1 s or more after it"
+        " no result, and the cluster ran for 1 s or more after it; a note if it only held results"
     ),
     advice="Look for the end of the client's process: its log, a closed notebook, dmesg, a lost VPN.",
     filter="tcp.flags.fin == 1 || tcp.flags.reset == 1",

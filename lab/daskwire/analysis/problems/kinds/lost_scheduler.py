@@ -98,7 +98,8 @@ def _finding(evidence: Evidence, cluster: str, ends: set[Endpoint], loss: Loss) 
     attempts to reach it again.
     """
     capture, name = evidence.capture, evidence.capture.scheduler_names[cluster]
-    tasks = _open_tasks(evidence, cluster, loss.time_ns)
+    peers = sorted({evidence.pairs[member.flow][1] for member in loss.peers})
+    tasks = _open_tasks(evidence, cluster, peers, loss.time_ns)
     has_client = any(member.role == CLIENT for member in loss.peers)
     if not tasks and not has_client:
         return None
@@ -110,7 +111,6 @@ def _finding(evidence: Evidence, cluster: str, ends: set[Endpoint], loss: Loss) 
     back_ns = _first_answer_ns(evidence, ends, loss.time_ns)
     stop_ns = back_ns or max(map(evidence.last_ns, later), default=loss.time_ns)
     cost_s = (stop_ns - loss.time_ns) / 1e9
-    peers = sorted({evidence.pairs[member.flow][1] for member in loss.peers})
     tries = [flow for flow in later if evidence.first_ns(flow) > loss.time_ns]
     parts = [
         f"{loss.how} {', '.join(peers)}{', as announced' if loss.is_announced else ''}",
@@ -127,9 +127,12 @@ def _finding(evidence: Evidence, cluster: str, ends: set[Endpoint], loss: Loss) 
     )  # fmt: skip
 
 
-def _open_tasks(evidence: Evidence, cluster: str, time_ns: int) -> int:
-    """Count the tasks that were sent and not reported when a scheduler vanished."""
-    times = [sent_ns for (name, _), own in evidence.unreported.items() if name == cluster for sent_ns in own]
+def _open_tasks(evidence: Evidence, cluster: str, workers: list[str], time_ns: int) -> int:
+    """Count the tasks that were sent to some workers and not reported when a scheduler vanished.
+
+    Those of a worker that had left before are computed elsewhere.
+    """
+    times = [sent_ns for worker in workers for sent_ns in evidence.unreported.get((cluster, worker), ())]
     return sum(sent_ns <= time_ns for sent_ns in times)
 
 

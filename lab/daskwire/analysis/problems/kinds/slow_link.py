@@ -17,6 +17,7 @@ WINDOW_BYTES = 256 << 10  # a rate is measured over as much: more than a burst
 MIN_WINDOWS = 8
 FASTEST_BYTES_S = 12.5e9  # what one message sends at once seems to take no time
 MAX_SLOW_SHARE = 1 / 3  # a slow link has less of the other pairs' rate
+MAX_BURST_SHARE = 1 / 20  # of the other pairs' rate; bursts of what a link then drops
 EVEN_RATIO = 2.5  # 90th percentile by median of a rate that a link sets: two transfers share it at times
 EITHER, SENDING, RECEIVING = 0, 1, 2  # direction in which a node is slow; also its index in a pair
 
@@ -49,10 +50,12 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
     pairs = {pair: _reference(pair, rates) for pair in rates}
     for direction in (SENDING, RECEIVING):
         for host in sorted({(pair[0], pair[direction]) for pair in pairs}):
-            own = {pair: pairs[pair] for pair in pairs if (pair[0], pair[direction]) == host}
+            own = [pair for pair in pairs if (pair[0], pair[direction]) == host]
             link = _rate(evidence, [flow for pair in own for flow in rates[pair].flows])
-            if len(own) > 1 and link and _is_slow(link, float(np.median(list(own.values())))):
-                yield _slow_link(evidence, (*host, ""), own, rates, direction)
+            others = [rate.median for pair, rate in rates.items() if host[1] not in pair]
+            reference = float(np.median(others or [pairs[pair] for pair in own]))
+            if len(own) > 1 and link and _is_slow(link, reference):
+                yield _slow_link(evidence, (*host, ""), dict.fromkeys(own, reference), rates, direction)
                 pairs = {pair: reference for pair, reference in pairs.items() if pair not in own}
     for pair, reference in pairs.items():
         if _is_slow(rates[pair], reference):
@@ -60,7 +63,9 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _is_slow(rate: Rate, reference: float) -> bool:
-    return rate.high <= EVEN_RATIO * rate.median and rate.high < MAX_SLOW_SHARE * reference
+    """Return whether a rate is low, and set by a link: a slow process sends bursts at full rate."""
+    is_even = rate.high <= EVEN_RATIO * rate.median
+    return rate.high < (MAX_SLOW_SHARE if is_even else MAX_BURST_SHARE) * reference
 
 
 def _rates(evidence: Evidence) -> dict[Pair, Rate]:
@@ -90,9 +95,12 @@ def _rate(evidence: Evidence, flows: list[int]) -> Rate | None:
 
 
 def _ends_message(evidence: Evidence, flows: list[int], time_ns: Ints) -> Flags:
-    """Return at which times a message of these flows was complete: its sender may have no more to send."""
+    """Return at which times a message was complete and no other one on its way: no more may be to send."""
     messages = evidence.capture.messages
-    return np.isin(time_ns, messages.end_ns[np.isin(messages.flow, flows)])
+    own = np.isin(messages.flow, flows)
+    begin_ns, end_ns = messages.time_ns[own], np.sort(messages.end_ns[own])
+    begun, ended = (np.searchsorted(times, time_ns, "right") for times in (np.sort(begin_ns), end_ns))
+    return np.isin(time_ns, end_ns) & (begun <= ended)
 
 
 def _reference(pair: Pair, rates: dict[Pair, Rate]) -> float:
@@ -115,7 +123,7 @@ def _slow_link(
     rtt = f"; RTT from {float(np.nanmin(trips)):.2f} ms" if np.isfinite(trips).any() else ""
     direction_text = {EITHER: "", SENDING: "from it ", RECEIVING: "to it "}[direction]
     what = (
-        f"bulk data {direction_text}flows evenly at {_bit_rate(np.median([rate.median for rate in own]))}"
+        f"bulk data {direction_text}flows at {_bit_rate(np.median([rate.median for rate in own]))}"
         f" ({sum(rate.bytes for rate in own) / 1e6:,.0f} MB in {sum(rate.busy_s for rate in own):.1f} s);"
         f" other pairs reach {_bit_rate(reference)}{rtt}"
     )
@@ -135,7 +143,7 @@ KIND = Kind(
     meaning="A link carries much less than the others.",
     threshold=(
         "bulk data between two hosts, or between a host and all others, flows evenly at less than a third of"
-        f" the rate of other pairs, and that cost {COSTLY_S} s"
+        f" the rate of other pairs, or always at less than 1/20 of it, and that cost {COSTLY_S} s"
     ),
     advice="Check negotiated speed, rate limits and shared uplinks: ethtool, tc qdisc, the hypervisor.",
     filter="tcp.len > 0",

@@ -36,7 +36,10 @@ def test_client_that_is_killed_before_its_first_task(read: Read) -> None:
 
 
 @pytest.mark.parametrize(("goodbye", "open_task"), [(True, True), (False, False)])
-def test_client_that_says_so_or_has_all_results(read: Read, goodbye: bool, open_task: bool) -> None:
+def test_client_that_says_so_or_only_holds_results(read: Read, goodbye: bool, open_task: bool) -> None:
     cluster = Cluster()
     leave(cluster, goodbye, open_task)
-    assert "lost client" not in [row["problem"] for row in findings(read(cluster.packets))]
+    capture = read(cluster.packets)
+    assert "lost client" not in [row["problem"] for row in findings(capture)]
+    if not goodbye:
+        assert "released none of its latest results" in only(capture, "lost client", "note")["what"]

@@ -142,3 +142,17 @@ def test_peers_that_leave_first_lose_no_scheduler(read: Read) -> None:
     end(cluster, 6.0, who=0)
     capture = read(cluster.packets)
     assert "lost scheduler" not in capture.table("problems")["problem"]
+
+
+def test_tasks_of_a_worker_that_had_left_do_not_need_the_scheduler(read: Read) -> None:
+    cluster = Cluster()
+    cluster.work(4.0)
+    cluster.streams["w1"].say(1, g3([{"op": "compute-task", "key": "x"}]))
+    for talk, at_s in ((cluster.streams["w1"], 4.5), (cluster.client, 5.0)):
+        talk.time_ns = cluster.at(at_s)
+        talk.add(0, FIN | ACK)
+    packets = cluster.streams["w1"].packets + cluster.client.packets
+    cluster.talks = [talk for talk in cluster.talks if talk not in (cluster.streams["w1"], cluster.client)]
+    end(cluster, 6.0)
+    capture = read(sorted(cluster.packets + packets, key=lambda packet: packet[0]))
+    assert "lost scheduler" not in capture.table("problems")["problem"]
