@@ -30,7 +30,7 @@ import numpy as np
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome
 from dasklab.model.settings.faults import Fault
-from dasklab.predict import processes
+from dasklab.predict.engine import processes
 from dasklab.sim.scenario import Scenario
 
 KINDS = ("kill", "restart", "cut")

@@ -31,9 +31,10 @@ from dasklab.model.files import Outcome
 from dasklab.model.forms.number_format import format_number
 from dasklab.model.settings.trial_settings import Workload
 from dasklab.plotting import MORE, STYLE, label_figure, save
-from dasklab.predict import prediction, processes
+from dasklab.predict import prediction
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration
+from dasklab.predict.engine import processes
 from dasklab.predict.validation import replace_block
 from dasklab.predict.whatif import PAYLOAD, scenario
 from dasklab.results.run import Run, Trial

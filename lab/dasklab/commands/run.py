@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from dasklab.console.completion import complete_experiments
-from dasklab.console.options import SEEDS, inventory_option, new_results_option
+from dasklab.console.options import SEEDS, inventory_option, new_results_option, on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.trials.exit_status import HELP
 from dasklab.console.trust import require_trust, trust_experiment, trust_option, workloads_of
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dasklab.model.experiments.trial import RequestedTrial, Setup
     from dasklab.results.run import Run
     from dasklab.running.driver.more_blocks import StopRule
+
+ONLY_SIMULATED = "--on is for simulations: use it with --simulate, or with a simulated run"
 
 
 def _share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -69,6 +71,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     show_default=True,
     help="Number of simulations that the repeats of a simulated trial are drawn from.",
 )
+@on_option
 @trust_option
 @new_results_option
 @inventory_option
@@ -86,6 +89,7 @@ def run(
     simulate: bool,
     source: Path | None,
     seeds: int,
+    address: str | None,
     trusted: bool,
     root: Path,
     inventory: Path,
@@ -127,10 +131,16 @@ def run(
             wait=not no_wait,
             dry_run=dry_run,
             trusted=trusted,
+            address=address,
         )
     else:
         _check_options(
-            again=again, simulate=simulate, source=source, until=until, skip_unsupported=skip_unsupported
+            again=again,
+            simulate=simulate,
+            source=source,
+            until=until,
+            skip_unsupported=skip_unsupported,
+            address=address,
         )
         from dasklab.model.experiments import experiment
 
@@ -146,7 +156,7 @@ def run(
         if blocks and until is None:
             content = content.model_copy(update={"blocks": blocks})
         if source:
-            run = _simulate(source, seeds, root, name, content, dry_run, options)
+            run = _simulate(source, seeds, root, name, content, dry_run, options, address=address)
         else:
             rule = _stop_rule(until, blocks)
             run = _measure(
@@ -169,7 +179,13 @@ class RunOptions(TypedDict):
 
 
 def _check_options(
-    *, again: bool, simulate: bool, source: Path | None, until: float | None, skip_unsupported: bool
+    *,
+    again: bool,
+    simulate: bool,
+    source: Path | None,
+    until: float | None,
+    skip_unsupported: bool,
+    address: str | None,
 ) -> None:
     if again:
         raise click.UsageError("--again is for an existing run: dasklab run RUN --again")
@@ -179,6 +195,8 @@ def _check_options(
         raise click.UsageError("--until is for measured runs; for a simulation use --blocks")
     if simulate != (source is not None):
         raise click.UsageError("a simulation needs measured costs: use --simulate and --from together")
+    if address and not simulate:
+        raise click.UsageError(ONLY_SIMULATED)
 
 
 def _stop_rule(share: float | None, blocks: int | None) -> StopRule | None:
@@ -197,10 +215,12 @@ def _resume(
     wait: bool,
     dry_run: bool,
     trusted: bool,
+    address: str | None,
 ) -> Run | None:
     from dasklab.console.lab.target import open_running
     from dasklab.console.trials import progress, simulated
     from dasklab.machines.inventory.variables import open_lab
+    from dasklab.predict.engine.choice import simulations_on
     from dasklab.results.run import open_run
     from dasklab.running.driver import driver, more_blocks
     from dasklab.running.plan.setup import setup_of
@@ -208,6 +228,8 @@ def _resume(
     is_simulated = open_run(directory).simulated is not None
     if is_simulated and until is not None:
         raise click.UsageError("--until is for measured runs; for a simulation use --blocks")
+    if address and not is_simulated:
+        raise click.UsageError(ONLY_SIMULATED)
     setup = None if is_simulated else setup_of((open_lab if dry_run else open_running)(inventory))
     active = driver.resume(open_run(directory), setup, again=again)
     if blocks and until is None:
@@ -219,7 +241,8 @@ def _resume(
     if blocks and until is None:
         more_blocks.record(active)
     if is_simulated:
-        simulated.go_on(active)
+        with simulations_on(address):
+            simulated.go_on(active)
     else:
         progress.resume(active, inventory, _stop_rule(until, blocks), wait_for_quiet=wait)
     return active.opened_again()
@@ -258,16 +281,26 @@ def _measure(
 
 
 def _simulate(
-    source: Path, seeds: int, root: Path, name: str, content: Experiment, dry_run: bool, options: RunOptions
+    source: Path,
+    seeds: int,
+    root: Path,
+    name: str,
+    content: Experiment,
+    dry_run: bool,
+    options: RunOptions,
+    *,
+    address: str | None,
 ) -> Run | None:
     from dasklab.console.trials.simulated import Calibrated
+    from dasklab.predict.engine.choice import simulations_on
     from dasklab.results.run import open_run
 
-    calibrated = Calibrated.from_measured(open_run(source), content, seeds)
-    if dry_run:
-        _dry_run(name, content, calibrated.setup, options)
-        return None
-    return calibrated.start(root, name, content, **options)
+    with simulations_on(address):
+        calibrated = Calibrated.from_measured(open_run(source), content, seeds)
+        if dry_run:
+            _dry_run(name, content, calibrated.setup, options)
+            return None
+        return calibrated.start(root, name, content, **options)
 
 
 def _dry_run(name: str, content: Experiment, setup: Setup, options: RunOptions) -> list[RequestedTrial]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.console.options import SEEDS
+from dasklab.console.options import SEEDS, on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.picture import save_picture
 from dasklab.console.trust import require_trust, trust_option
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     show_default=True,
     help="Simulations of each change.",
 )
+@on_option
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
+def sensitivity(path: Path, seeds: int, address: str | None, trusted: bool, as_json: bool) -> None:
     """Show what the time is sensitive to: the effect of a 1 % increase in each resource.
 
     The resources are rate, round trip, loss, the scheduler's and the workers' CPU, cores and workers. Each is
@@ -46,6 +47,7 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
     or the number of workers alone, the measured effect is printed as well.
     """
     from dasklab.predict.calibrate import calibrations_of
+    from dasklab.predict.engine.choice import simulations_on
     from dasklab.predict.sensitivity import analyze, changes, measured_times
     from dasklab.predict.sources import baseline
     from dasklab.results.run import open_run
@@ -53,16 +55,17 @@ def sensitivity(path: Path, seeds: int, trusted: bool, as_json: bool) -> None:
     run = open_run(path)
     equal_trials = baseline(run)
     require_trust((stored.requested.workload for stored in equal_trials), path, trusted=trusted)
-    calibrations = calibrations_of(equal_trials)
     stored = equal_trials[0]
     trial = stored.requested
-    number, total = count(1), seeds * len(changes(trial, calibrations))
-
-    def report(outcome: Outcome) -> None:
-        click.echo(f"  simulated {next(number)} of {total}: {outcome.cpu_s:.1f} s of CPU", err=True)
-
     measured = measured_times(run.campaign, trial)
-    sensitivities = analyze(trial, calibrations, range(seeds), measured, report)
+    with simulations_on(address):
+        calibrations = calibrations_of(equal_trials)
+        number, total = count(1), seeds * len(changes(trial, calibrations))
+
+        def report(outcome: Outcome) -> None:
+            click.echo(f"  simulated {next(number)} of {total}: {outcome.cpu_s:.1f} s of CPU", err=True)
+
+        sensitivities = analyze(trial, calibrations, range(seeds), measured, report)
     if as_json:
         click.echo(json.dumps(asdict(sensitivities) | {"knee_mbit": sensitivities.knee_mbit}))
         return

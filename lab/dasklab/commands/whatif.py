@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasklab.console.options import SEEDS
+from dasklab.console.options import SEEDS, on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.trust import require_trust, trust_option
 from dasklab.errors import LabError
@@ -45,10 +45,17 @@ HEAD = ("what", "repeats", "mean", "90 % of the repeats", "may be", "moved betwe
     type=UserPath(exists=True, dir_okay=False),
     help="Use this calibration (of another trial or machine) instead of the trial's own.",
 )
+@on_option
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per row.")
 def whatif(
-    path: Path, assignments: tuple[str, ...], seeds: int, file: Path | None, trusted: bool, as_json: bool
+    path: Path,
+    assignments: tuple[str, ...],
+    seeds: int,
+    file: Path | None,
+    address: str | None,
+    trusted: bool,
+    as_json: bool,
 ) -> None:
     """Predict the effect of a change by simulating the real scheduler in virtual time.
 
@@ -74,6 +81,7 @@ def whatif(
     """
     from dasklab.predict import prediction
     from dasklab.predict.calibrate import calibrations_of
+    from dasklab.predict.engine.choice import simulations_on
     from dasklab.predict.sources import baseline
     from dasklab.predict.validation import Validated
     from dasklab.predict.whatif import check, parse, scenario
@@ -81,16 +89,14 @@ def whatif(
 
     run = open_run(path)
     if not run.is_experiment and run.single.is_record:
-        _predict_record(run.single, assignments, seeds, file, as_json=as_json)
+        with simulations_on(address):
+            _predict_record(run.single, assignments, seeds, file, as_json=as_json)
         return
     measured_trials = baseline(run)
     trial, changes = measured_trials[0].requested, parse(assignments)
     require_trust((stored.requested.workload for stored in measured_trials), path, trusted=trusted)
     check(trial, changes)  # before the calibration, which takes long
-    calibrations = calibrations_of(measured_trials, file)
-    changed = scenario(trial, calibrations[0], changes, seed=0)
-    outside = list(Validated.read().outside(changed))
-    rows, unknown = [prediction.measured(measured_trials)], dict[str, None]()
+    unknown = dict[str, None]()
     changes_by_row: dict[str, dict[str, Any]] = {"simulated, unchanged": {}}
     if changes:
         changes_by_row[f"simulated, {', '.join(assignments)}"] = changes
@@ -100,10 +106,15 @@ def whatif(
         progress = f"{next(number)} of {seeds * len(changes_by_row)}"
         click.echo(f"  simulated {progress}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
-    for what, row_changes in changes_by_row.items():
-        row, outcomes = prediction.predict(what, trial, calibrations, row_changes, range(seeds), report)
-        rows.append(row)
-        unknown |= dict.fromkeys(prefix for outcome in outcomes for prefix in outcome.unknown)
+    with simulations_on(address):
+        calibrations = calibrations_of(measured_trials, file)
+        changed = scenario(trial, calibrations[0], changes, seed=0)
+        outside = list(Validated.read().outside(changed))
+        rows = [prediction.measured(measured_trials)]
+        for what, row_changes in changes_by_row.items():
+            row, outcomes = prediction.predict(what, trial, calibrations, row_changes, range(seeds), report)
+            rows.append(row)
+            unknown |= dict.fromkeys(prefix for outcome in outcomes for prefix in outcome.unknown)
     if as_json:
         _print_json(rows, outside)
         return

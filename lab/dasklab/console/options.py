@@ -46,3 +46,10 @@ def _results(path_type: UserPath) -> Callable[[Command], Command]:
 
 results_option = _results(UserPath(file_okay=False))
 new_results_option = _results(OutputFolder())  # for commands that start runs
+
+on_option = click.option(
+    "--on",
+    "address",
+    metavar="SCHEDULER",
+    help="Simulate on the workers of this Dask cluster, for example tcp://10.0.0.2:8786.",
+)

@@ -11,8 +11,9 @@ from dasklab.breakdown.show.explain import explain
 from dasklab.errors import LabError
 from dasklab.model.files import Configured, Measured, Timings
 from dasklab.notices import warn
-from dasklab.predict import processes, recorded, trial_cores, trial_links
+from dasklab.predict import recorded, trial_cores, trial_links
 from dasklab.predict.calibration import Calibration
+from dasklab.predict.engine import processes
 from dasklab.predict.whatif import scenario
 from dasklab.records import Frames
 from dasklab.results.run import Trial, read_document

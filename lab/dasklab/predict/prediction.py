@@ -12,8 +12,8 @@ import numpy as np
 from dasklab.errors import LabError
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome, Timings
-from dasklab.predict import processes
 from dasklab.predict.calibration import Calibration, pair_with_seeds
+from dasklab.predict.engine import processes
 from dasklab.predict.whatif import scenario
 from dasklab.results.run import Trial
 from dasklab.sim.scenario import Scenario

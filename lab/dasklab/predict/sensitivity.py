@@ -21,8 +21,8 @@ from scipy.special import stdtrit  # Student's quantile; scipy.stats takes a sec
 
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome
-from dasklab.predict import processes
 from dasklab.predict.calibration import Calibration, pair_with_seeds
+from dasklab.predict.engine import processes
 from dasklab.predict.sources import settings
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import PAYLOAD, scenario

@@ -32,9 +32,9 @@ from dasklab.model.settings.hosts import host_names
 from dasklab.model.settings.nic import NicSettings
 from dasklab.model.settings.simulated import SimulatedSetup
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.predict import processes
 from dasklab.predict.calibrate import calibrate_each
 from dasklab.predict.calibration import Calibration, pair_with_seeds
+from dasklab.predict.engine import processes
 from dasklab.predict.sources import sources
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import scenario, threads

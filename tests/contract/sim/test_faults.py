@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dasklab.model.files import ObservedFault, Outcome
-from dasklab.predict import processes
+from dasklab.predict.engine import processes
 from dasklab.sim.scenario import Scenario
 
 from tests.unit.dasklab.sim.samples import CUT, KILL, RESTART, scenario

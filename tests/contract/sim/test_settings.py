@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dasklab.predict import processes
+from dasklab.predict.engine import processes
 
 from tests.unit.dasklab.sim.samples import scenario
 

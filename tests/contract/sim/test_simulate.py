@@ -12,7 +12,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome
 from dasklab.paths import SHARE as ROOT
-from dasklab.predict import processes
+from dasklab.predict.engine import processes
 from dasklab.sim import simulate
 from dasklab.sim.scenario import Scenario
 

@@ -13,7 +13,7 @@ from dasklab.errors import LabError
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.settings import trusted_source
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.predict import processes
+from dasklab.predict.engine import processes
 from dasklab.results import pack
 from dasklab.running.driver import driver
 

@@ -10,7 +10,8 @@ import pytest
 from dasklab.commands import sensitivity as command
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome, SimulatedRepeat, Timings
-from dasklab.predict import pictures, processes, sensitivity
+from dasklab.predict import pictures, sensitivity
+from dasklab.predict.engine import processes
 from dasklab.predict.validation import Validated
 from dasklab.results.run import Run
 from dasklab.results.statistics.interval import Interval

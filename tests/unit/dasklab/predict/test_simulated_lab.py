@@ -17,8 +17,9 @@ from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome, Result, SimulatedRepeat, Simulation
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.predict import processes, simulated_lab
+from dasklab.predict import simulated_lab
 from dasklab.predict.calibration import Calibration
+from dasklab.predict.engine import processes
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.validation import Validated
 from dasklab.results import load

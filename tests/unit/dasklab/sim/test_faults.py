@@ -21,8 +21,9 @@ from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import ObservedFault, ObservedFaults, Outcome, Result, SimulatedRepeat, Timings
 from dasklab.model.forms.json_output import json_schema
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.predict import processes, simulated_lab
+from dasklab.predict import simulated_lab
 from dasklab.predict.calibrate import calibrate
+from dasklab.predict.engine import processes
 from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.whatif import scenario as scenario_of
 from dasklab.results.run import Run, Trial

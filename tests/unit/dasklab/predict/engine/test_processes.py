@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from dasklab.model.files import Outcome
-from dasklab.predict import processes
+from dasklab.predict.engine import processes
 
 from tests.unit.dasklab.sim.samples import scenario
 

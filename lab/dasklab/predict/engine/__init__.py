@@ -1,0 +1,1 @@
+"""Where simulations run: in processes of this machine, or on the workers of a Dask cluster."""
