@@ -30,6 +30,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "advice": breakdown.advice_table,
         "invariants": breakdown.invariant_list,
     },
+    "docs/how-to/roles.md": {"roles": roles.overview},
     "docs/reference/commands.md": {"commands": commands.reference},
     "docs/reference/minipve-methods.md": {
         "version": minipve_methods.version,

@@ -10,6 +10,8 @@ from typing import Any
 import yaml
 from dasklab.paths import ROLES
 
+ROOT = "Needs root on the host: `become: true`, unless Ansible connects as root."
+NO_ROOT = "Runs on the controller and needs no root by itself."
 END = "...\n"  # YAML writes it after a scalar
 BAR = r"\|"  # in a table's cell
 
@@ -17,6 +19,18 @@ BAR = r"\|"  # in a table's cell
 def roles() -> list[Path]:
     """Return the folders of all roles."""
     return sorted(path for path in ROLES.iterdir() if (path / "meta").is_dir())
+
+
+def overview() -> str:
+    """Return the table of the roles for hosts."""
+    rows = ["| role | content |", "|---|---|"]
+    for role in roles():
+        main = specification(role)["main"]
+        if needs_root(main):
+            rows.append(
+                f"| [{role.name}](../../roles/{role.name}/README.md) | {prose(main['short_description'])} |"
+            )
+    return "\n".join(rows)
 
 
 def specification(role: Path) -> dict[str, Any]:
@@ -33,6 +47,7 @@ def readme(role: Path) -> str:
     lines = [f"{prose(main['short_description'])}.", ""]
     lines += [line for text in main["description"] for line in (prose(text), "")]
     lines += ["```yaml", main["examples"].rstrip(), "```", ""]
+    lines += [ROOT if needs_root(main) else NO_ROOT, ""]
     lines += dependencies(role)
     lines += table(main["options"])
     for name, entry in entries.items():
@@ -41,6 +56,11 @@ def readme(role: Path) -> str:
             lines += [line for text in entry.get("description", []) for line in (prose(text), "")]
             lines += table(entry["options"])
     return "\n".join(lines)
+
+
+def needs_root(main: dict[str, Any]) -> bool:
+    """Return whether a role acts on hosts, as root; the others act on the controller."""
+    return "become: true" in main["examples"]
 
 
 def dependencies(role: Path) -> Iterator[str]:

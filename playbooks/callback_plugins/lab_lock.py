@@ -1,8 +1,7 @@
 """Locks the lab while a playbook changes it, so that a playbook by hand and a command exclude each other.
 
-``dasklab`` already holds the lock and passes it on. A play sets the variable ``lab_lock``: ``locked`` (the
-default), ``unneeded`` for plays that only read, ``released`` for a play whose task takes the lock itself.
-Check mode changes nothing and does not lock.
+``dasklab`` already holds the lock and passes it on. A play that only reads sets the variable ``lab_lock`` to
+``unneeded``. Check mode changes nothing and does not lock.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ name: lab_lock
 type: aggregate
 short_description: lock the lab while a playbook changes it
 description:
-  - A play locks the lab of its inventory until the playbook ends. The variable C(lab_lock) of a play is
-    C(unneeded) for plays that only read, and C(released) for a task that takes the lock itself.
+  - A play locks the lab of its inventory until the playbook ends. The variable C(lab_lock) of a play that
+    only reads is C(unneeded).
 author: [dasklab]
 """
 
@@ -41,18 +40,13 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._lock: LabLock | None = None
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
-        """Take or release the lock, as the play requires. End the playbook if another command holds it."""
-        requirement = play.get_vars().get("lab_lock", "locked")
-        if requirement == "released":
-            self._release()
-        if requirement == "locked" and self._lock is None and not context.CLIARGS.get("check"):
+        """Take the lock if the play needs it. End the playbook if another command holds it."""
+        needed = play.get_vars().get("lab_lock") != "unneeded"
+        if needed and self._lock is None and not context.CLIARGS.get("check"):
             self._acquire(play)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """Release the lock at the end of the playbook."""
-        self._release()
-
-    def _release(self) -> None:
         if self._lock:
             self._lock.release()
             self._lock = None
@@ -67,9 +61,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         except LabError as error:
             self._display.error(str(error))
             sys.exit(1)
-        for (
-            descriptor
-        ) in lock.descriptors:  # Ansible's workers inherit it, the programs that they start do not
+        for descriptor in lock.descriptors:
+            # Ansible's workers inherit it, the programs that they start do not.
             os.set_inheritable(descriptor, False)
         self._lock = lock
 

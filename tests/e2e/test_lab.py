@@ -146,7 +146,7 @@ def test_killed_trial_is_run_again_and_leaves_no_impairment(bench: Bench) -> Non
     file.write_text(SLOW)
     child = bench.start("dasklab", "run", str(file))
     results = bench.folder / "results" / "slow"
-    prepared = "Carry out the order: "  # the line that ends the first phase, which impairs the link
+    prepared = "Run phase 'prepare': "  # the line that ends the first phase, which impairs the link
     until(
         lambda: any(prepared in log.read_text() for log in results.glob("*/*/ansible.log")),
         "the trial",

@@ -64,7 +64,7 @@ def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: Gu
         _require_all_machines(lab)
     elif not check:
         _build_image(lab)
-    play(f"{only or 'lab'}.yml", lab, [*options, "--skip-tags", "baseline"])
+    play(f"{only or 'lab'}.yml", lab, options)
 
 
 def _print_notes(checked: local_host.HostCheck | None) -> None:

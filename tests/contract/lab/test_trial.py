@@ -96,25 +96,23 @@ def test_results_of_an_earlier_trial_are_not_collected(lab: DryLab) -> None:
 
 
 def test_failed_step_ends_the_trial_and_its_reason_is_kept(lab: DryLab) -> None:
-    lab.fail("client", "workload.run", "dasklab-guest: phase run: the workload hangs: not done within 60 s")
+    lab.fail("client", "workload.run", "dasklab-guest: the workload hangs: not done within 60 s")
     process = lab.play_trial()
     assert process.returncode != 0
     failed = collect.failure(lab.trial)
     assert failed is not None and (failed.status, failed.host) == ("failed", "client")
-    assert failed.reasons == (
-        "client: Carry out the order: phase run: the workload hangs: not done within 60 s",
-    )
+    assert failed.reasons == ("client: Run phase 'run': the workload hangs: not done within 60 s",)
     assert "cluster.stop" not in dict(lab.steps("worker-1"))
     assert reset_hosts(lab) == set(HOSTS)
 
 
 def test_cause_that_five_hosts_share_is_printed_once_and_unsupported_is_no_failure(lab: DryLab) -> None:
     for host in HOSTS:
-        lab.fail(host, "link.apply", "unsupported: phase prepare: tc: no netem", status=3)
+        lab.fail(host, "link.apply", "unsupported: tc: no netem", status=3)
     process = lab.play_trial()
     assert failures(process)[:2] == [
-        f"  FAILED  {', '.join(HOSTS)}: Carry out the order",
-        "          unsupported: phase prepare: tc: no netem",
+        f"  FAILED  {', '.join(HOSTS)}: Run phase 'prepare'",
+        "          unsupported: tc: no netem",
     ]
     assert process.stdout.count("no netem") == 1
     failed = collect.failure(lab.trial)
@@ -151,6 +149,6 @@ def test_host_that_cannot_be_reset_does_not_keep_the_others_impaired(lab: DryLab
     lab.fail("worker-2", "reset", "dasklab-guest: could not reset link: tc: busy")
     process = lab.play("reset.yml")
     assert process.returncode != 0
-    assert "  FAILED  worker-2: Reset the hosts\n" in process.stdout
+    assert "  FAILED  worker-2: Reset hosts\n" in process.stdout
     assert reset_hosts(lab) == set(HOSTS)
     assert lab.requests() == [{"nics": {}, "guests": {}, "state": "started"}]

@@ -1,4 +1,4 @@
-"""The parts of the guest program lie in the roles that install them; together they are one package."""
+"""The guest program lies in the role that installs it."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import sys
 
 from dasklab.paths import ROLES
 
-sys.path += [str(path) for path in sorted(ROLES.glob("*/files")) if (path / "dasklab_guest").is_dir()]
+sys.path.append(str(ROLES / "base" / "files"))

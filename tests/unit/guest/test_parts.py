@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import subprocess
 import sys
 
 import pytest
 from dasklab.paths import ROLES
+from dasklab_guest import __main__ as main
 from dasklab_guest import order
 
-
-@pytest.mark.parametrize("name", order.ROLES)
-def test_part_lies_in_its_role_and_has_steps(name: str) -> None:
-    assert (ROLES / order.ROLES[name] / "files" / "dasklab_guest" / f"{name}.py").exists()
-    module = importlib.import_module(f"dasklab_guest.{name}")
-    assert module.STEPS
-    assert all(inspect.isfunction(function) for function in module.STEPS.values())
+PROGRAM = str(ROLES / "base" / "files")
 
 
-@pytest.mark.parametrize("name", order.ROLES)
+@pytest.mark.parametrize("name", order.parts())
+def test_steps_are_functions(name: str) -> None:
+    assert all(inspect.isfunction(function) for function in order.parts()[name].STEPS.values())
+
+
+def test_help_names_every_part() -> None:
+    assert {name for name in order.parts() if name not in str(main.__doc__)} == set()
+
+
+@pytest.mark.parametrize("name", order.parts())
 def test_part_needs_only_the_standard_library_and_few_imports(name: str) -> None:
     """Each import costs an emulated guest tens of milliseconds; ``typing`` is for mypy alone."""
-    paths = [str(path) for path in ROLES.glob("*/files")]
-    script = f"import sys; sys.path += {paths!r}; import dasklab_guest.{name}; print(*sys.modules)"
+    script = f"import sys; sys.path.append({PROGRAM!r}); import dasklab_guest.{name}; print(*sys.modules)"
     argv = [sys.executable, "-SsE", "-c", script]
     modules = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
     assert f"dasklab_guest.{name}" in modules

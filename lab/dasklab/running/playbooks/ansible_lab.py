@@ -24,7 +24,7 @@ from dasklab.running.playbooks import collect, playbook
 from dasklab.running.playbooks.orders import orders
 
 LOG = "ansible.log"  # in the trial's folder
-PHASE_DONE = "s  Carry out the order: "  # in the log; the task is in playbooks/tasks/phase.yml
+PHASE_DONE = "s  Run phase '"  # in the log; the task is in playbooks/tasks/phase.yml
 RESET_LIMIT_S = 1800.0  # recreating emulated machines takes minutes
 INDENT = " " * 10  # of the lines below FAILED in the log, see playbooks/callback_plugins/dasklab.py
 

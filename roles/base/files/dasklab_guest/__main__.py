@@ -5,8 +5,8 @@
     dasklab-guest files                   list what the last trial left to be collected
     dasklab-guest PART ACTION [JSON]      take one step, such as: link apply '{"links": [{"delay_ms": 50}]}'
 
-Parts: link, probe, host, cluster, workload, spark, fault, capture, profile, as far as their roles are
-installed. Exit status: 0 success, 1 failure, 2 wrong usage, 3 this host's kernel or programs cannot do it.
+Parts: link, probe, host, cluster, workload, spark, fault, capture, profile.
+Exit status: 0 success, 1 failure, 2 wrong usage, 3 this host's kernel or programs cannot do it.
 """
 
 from __future__ import annotations

@@ -53,9 +53,12 @@ def run(argv: Sequence[str]) -> str:
     """Run a command and return its output.
 
     Raises:
-        HostError: the command failed; the message is its own.
+        HostError: the command failed, and the message is its own; or it is not installed.
     """
-    process = subprocess.run(argv, capture_output=True, text=True, check=False)
+    try:
+        process = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise HostError(f"{argv[0]} is not installed on this host") from None
     if process.returncode:
         raise HostError(f"{' '.join(argv)}: {(process.stderr or process.stdout).strip()}")
     return process.stdout

@@ -19,7 +19,6 @@ import os
 import shutil
 from pathlib import Path
 
-import dasklab_guest
 from dasklab_guest.common import HostError
 
 TYPE_CHECKING = False
@@ -33,17 +32,6 @@ if TYPE_CHECKING:
 VERSION = 1
 TRIAL = Path("/var/lib/dasklab/trial")  # what a trial leaves for the controller
 ANSWERS = "answers.json"
-ROLES = {  # module: the role that installs it
-    "capture": "capture",
-    "cluster": "dask",
-    "fault": "fault",
-    "host": "guest",
-    "link": "netem",
-    "probe": "probe",
-    "profile": "profile",
-    "spark": "spark",
-    "workload": "workload",
-}
 
 
 def carry_out(order: Document, directory: Path = TRIAL) -> Document:
@@ -66,8 +54,6 @@ def carry_out(order: Document, directory: Path = TRIAL) -> Document:
     try:
         for step in order["steps"]:
             answers[step["do"]] = function_of(step["do"])(**step.get("arguments", {}))
-    except HostError as error:
-        raise type(error)(f"phase {order['phase']}: {error}") from None
     finally:
         keep(directory, order["phase"], answers)
     return answers
@@ -87,29 +73,27 @@ def function_of(step: str) -> Callable[..., Any]:
     """Return the function of a step such as ``link.apply``.
 
     Raises:
-        HostError: there is no such step, or the role that brings it is not installed here.
+        HostError: there is no such step.
     """
     name, _, action = step.partition(".")
-    steps: dict[str, Callable[..., Any]] = getattr(module(name), "STEPS", {})
+    known = name in module_names()
+    module = importlib.import_module(f"dasklab_guest.{name}") if known else None
+    steps: dict[str, Callable[..., Any]] = getattr(module, "STEPS", {})
     if action not in steps:
-        raise HostError(f"no step {step!r}; {name} has {', '.join(steps) or 'none'}")
+        allowed = f"{name} has {', '.join(steps)}" if steps else f"there are {', '.join(parts())}"
+        raise HostError(f"no step {step!r}; {allowed}")
     return steps[action]
 
 
-def module(name: str) -> ModuleType:
-    """Import a part of this package.
+def parts() -> dict[str, ModuleType]:
+    """Return the modules of this package that have steps, by name."""
+    modules = {name: importlib.import_module(f"dasklab_guest.{name}") for name in module_names()}
+    return {name: module for name, module in modules.items() if hasattr(module, "STEPS")}
 
-    Raises:
-        HostError: it does not exist, or is not installed on this host.
-    """
-    if name not in ROLES:
-        raise HostError(f"no part {name!r}; there are {', '.join(ROLES)}")
-    try:
-        return importlib.import_module(f"dasklab_guest.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"dasklab_guest.{name}":
-            raise
-        raise HostError(f"{name} is not installed on this host; apply role {ROLES[name]}") from None
+
+def module_names() -> list[str]:
+    """Return the names of all modules of this package, sorted."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
 
 
 def reset() -> list[str]:
@@ -121,18 +105,17 @@ def reset() -> list[str]:
     Raises:
         HostError: parts could not be reset; all are named.
     """
-    files = [path for folder in dasklab_guest.__path__ for path in Path(folder).glob("*.py")]
-    installed = sorted({path.stem for path in files} & ROLES.keys())
     failures = []
-    for name in installed:
+    found = parts()
+    for name, part in found.items():
         try:
-            getattr(module(name), "reset", lambda: None)()
+            getattr(part, "reset", lambda: None)()
         except (HostError, OSError) as error:
             failures.append(f"{name}: {error}")
     os.sync()  # a change of the NIC model cuts the power
     if failures:
         raise HostError("could not reset " + "; ".join(failures))
-    return installed
+    return list(found)
 
 
 def clear_answers(directory: Path = TRIAL) -> None:

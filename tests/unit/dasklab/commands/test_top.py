@@ -18,9 +18,7 @@ from tests.unit.dasklab.commands.fake_ssh import FakeSsh, host
 __all__ = ["host"]
 GUEST = f"""#!{sys.executable}
 import json, sys
-sys.path[:0] = {[str(ROLES / role / "files") for role in ("base", "guest")]!r}
-import dasklab_guest
-dasklab_guest.__path__ = [f"{{path}}/dasklab_guest" for path in sys.path[:2]]
+sys.path.insert(0, {str(ROLES / "base" / "files")!r})
 from dasklab_guest import host
 host.lab_link = lambda *_: {{"ifname": "lo"}}
 host.host = host.interfaces = lambda: None

@@ -89,7 +89,7 @@ def test_current_phase_follows_the_log(
         for done in ("changed 5", "changed 4  (about 0:03 left)", *["changed 5"] * 30):
             (tmp_path / ansible_lab.LOG).write_text(log)
             seen.append(ansible_lab.current_phase(tmp_path))
-            log += log_of(f"    3.0s  Carry out the order: {done}")
+            log += log_of(f"    3.0s  Run phase 'run': {done}")
         return 4
 
     monkeypatch.setattr(playbook, "run", run)
@@ -116,7 +116,7 @@ def test_dead_endpoint_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_reason_of_a_failed_trial_is_kept(
     tmp_path: Path, trial: RequestedTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = {"task": "Carry out the order", "result": {"msg": "non-zero return code", "stderr": "tc: busy"}}
+    report = {"task": "Run phase 'run'", "result": {"msg": "non-zero return code", "stderr": "tc: busy"}}
 
     def run(*args: object, **options: object) -> int:
         (tmp_path / "collected" / "failed-worker-1.json").write_text(json.dumps(report))
@@ -126,7 +126,7 @@ def test_reason_of_a_failed_trial_is_kept(
     assert AnsibleLab(tmp_path).run_trial(Trial(tmp_path)) == 2
     failed = documents.require(Failed, tmp_path)
     assert (failed.status, failed.host) == ("failed", "worker-1")
-    assert failed.reasons == ("worker-1: Carry out the order: tc: busy",)
+    assert failed.reasons == ("worker-1: Run phase 'run': tc: busy",)
 
 
 @pytest.mark.usefixtures("lab_hosts")

@@ -158,20 +158,20 @@ def test_reason_of_a_failure_is_the_last_line(result: dict[str, Any], reason: st
     failures(tmp_path, {"worker-1": result})
     failed = collect.failure(tmp_path)
     assert failed is not None and failed.status == "failed"
-    assert failed.reasons == (f"worker-1: Carry out the order: {reason}",)
+    assert failed.reasons == (f"worker-1: Run phase 'run': {reason}",)
 
 
 def test_host_that_cannot_do_it_comes_first(tmp_path: Path) -> None:
     failures(tmp_path, {"client": {"msg": "lost"}, "worker-1": {"stderr": "unsupported: tc: no netem"}})
     failed = collect.failure(tmp_path)
     assert failed is not None and failed.status == "unsupported"
-    assert failed.reasons == ("worker-1: Carry out the order: tc: no netem",)
+    assert failed.reasons == ("worker-1: Run phase 'run': tc: no netem",)
 
 
 def failures(folder: Path, results: dict[str, dict[str, Any]]) -> None:
     (folder / collect.FOLDER).mkdir()
     for host, result in results.items():
-        report = {"task": "Carry out the order", "result": result}
+        report = {"task": "Run phase 'run'", "result": result}
         (folder / collect.FOLDER / f"failed-{host}.json").write_text(json.dumps(report))
 
 
