@@ -76,8 +76,7 @@ def function_of(step: str) -> Callable[..., Any]:
         HostError: there is no such step.
     """
     name, _, action = step.partition(".")
-    known = name in module_names()
-    module = importlib.import_module(f"dasklab_guest.{name}") if known else None
+    module = importlib.import_module(f"dasklab_guest.{name}") if name in module_names() else None
     steps: dict[str, Callable[..., Any]] = getattr(module, "STEPS", {})
     if action not in steps:
         allowed = f"{name} has {', '.join(steps)}" if steps else f"there are {', '.join(parts())}"
@@ -106,8 +105,8 @@ def reset() -> list[str]:
         HostError: parts could not be reset; all are named.
     """
     failures = []
-    found = parts()
-    for name, part in found.items():
+    modules = parts()
+    for name, part in modules.items():
         try:
             getattr(part, "reset", lambda: None)()
         except (HostError, OSError) as error:
@@ -115,7 +114,7 @@ def reset() -> list[str]:
     os.sync()  # a change of the NIC model cuts the power
     if failures:
         raise HostError("could not reset " + "; ".join(failures))
-    return list(found)
+    return list(modules)
 
 
 def clear_answers(directory: Path = TRIAL) -> None:
