@@ -10,10 +10,12 @@ import numpy as np
 from dasklab.breakdown.answers.facts.capacity import capacity, most_at_once
 from dasklab.breakdown.answers.facts.facts import Facts
 from dasklab.breakdown.answers.facts.memory import WorkerMemory, peaks
+from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.sentence import Sentence
 
 TOPIC = "unused"
+LEAST_RUNNING = 0.1  # of the repeat in which tasks ran: else threads are no reason for its length
 FEW_THREADS = 0.5  # share of the threads: where more of them ran tasks at once, nothing is said
 LITTLE_MEMORY = 0.25  # of the limit
 LEAST_HEARTBEATS = 10  # of each worker: fewer do not show how much memory it used
@@ -26,9 +28,15 @@ def unused_sentences(repeat: Repeat, facts: Facts) -> Iterator[Sentence]:
         return
     threads = max(stretch.threads for stretch in capacity(repeat, 0.0))
     most, left = most_at_once(repeat), repeat.unfinished.at(np.array([repeat.stop]))[0]
-    if most <= FEW_THREADS * threads and not left:
+    if most <= FEW_THREADS * threads and not left and _running_s(repeat) > LEAST_RUNNING * repeat.makespan:
         yield Sentence(TOPIC, f"At most {most} of {threads} threads ran tasks at the same time.")
     yield from _memory(repeat, facts.memory)
+
+
+def _running_s(repeat: Repeat) -> float:
+    start, stop = np.maximum(repeat.tasks.start, repeat.start), np.minimum(repeat.tasks.stop, repeat.stop)
+    some = IntervalSets(np.zeros(len(start), np.int64), start, stop)
+    return float((some.stop - some.start).sum())
 
 
 def _memory(repeat: Repeat, workers: Sequence[WorkerMemory]) -> Iterator[Sentence]:

@@ -13,6 +13,8 @@ from dasklab.breakdown.answers.facts.failures import Death, failed_kinds
 from dasklab.breakdown.model.causes import AGAIN
 from dasklab.terminal import counted, enumerated
 
+SHORT_S = 0.05  # of computing again: less is not worth a word
+
 
 def _attempts(case: Measurements) -> Symptom | None:
     """Look at attempts that were repeated: the last one of a task that is given up costs no time."""
@@ -69,11 +71,13 @@ def _lost_with(case: Measurements, deaths: Sequence[Death], how: str) -> Symptom
     for node, begin, end in zip(away.member.tolist(), away.start.tolist(), away.stop.tolist(), strict=True):
         missing_s += repeat.threads[repeat.places.nodes[node]] * (end - begin)
     again_s = max(case.thread_s(AGAIN), case.path_s(AGAIN))
+    again = (
+        f"results were computed again for {again_s:.1f} s {case.length}, and " if again_s > SHORT_S else ""
+    )
     return Symptom(
         min(repeat.makespan, again_s + missing_s / max(1, case.threads)),
-        f"{enumerated(sorted(dead)[:3])} died {counted(len(deaths), 'time')}{how}: results were computed"
-        f" again for {again_s:.1f} s {case.length}, and threads were missing for"
-        f" {missing_s:.1f} thread-seconds",
+        f"{enumerated(sorted(dead)[:3])} died {counted(len(deaths), 'time')}{how}: {again}threads were"
+        f" missing for {missing_s:.1f} thread-seconds",
     )
 
 

@@ -26,7 +26,10 @@ class Stretch:
 
 
 def capacity(repeat: Repeat, least_s: float) -> list[Stretch]:
-    """Return the stretches of a repeat in their order; shorter ones than ``least_s`` join the one before."""
+    """Return the stretches of a repeat in their order; shorter ones than ``least_s`` join the one before.
+
+    A short one at the beginning joins the one after it.
+    """
     away = repeat.evidence.away
     absences: list[tuple[int, float, float]] = list(
         zip(away.member.tolist(), away.start.tolist(), away.stop.tolist(), strict=True)
@@ -49,6 +52,8 @@ def capacity(repeat: Repeat, least_s: float) -> list[Stretch]:
         last = stretches[-1] if stretches else None
         if last and (new.seconds < least_s or new.workers == last.workers):
             stretches[-1] = Stretch(last.start, new.stop, last.workers, last.threads)
+        elif last and len(stretches) == 1 and last.seconds < least_s:
+            stretches[-1] = Stretch(last.start, new.stop, new.workers, new.threads)
         else:
             stretches.append(new)
     return stretches

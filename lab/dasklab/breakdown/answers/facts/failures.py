@@ -50,7 +50,7 @@ class KilledTask:
 
 @dataclass(frozen=True)
 class Death:
-    """A worker that left without having been asked to.
+    """A worker that left without having been asked to, and did not say before that it closes.
 
     Attributes:
         rss_bytes, limit_bytes: its memory when its nanny ended it, and its limit; 0 where memory was not
@@ -161,7 +161,10 @@ def _deaths(
     events: Sequence[tuple[str, float, str, Mapping[str, Any]]], names: Mapping[str, str]
 ) -> Iterator[Death]:
     by_nanny: dict[str, tuple[float, Mapping[str, Any]]] = {}
+    status: dict[str, str] = {}
     for kind, time, subject, detail in events:
+        if kind == "worker-status-change":
+            status[subject] = str(detail.get("status"))
         if kind == "worker-restart-memory":
             by_nanny.setdefault(subject, (time, detail))
         if kind != "remove-worker" or detail.get("expected") is not False:
@@ -169,6 +172,8 @@ def _deaths(
         worker = names.get(str(detail.get("worker")), str(detail.get("worker")))
         since, memory = by_nanny.pop(worker, (-np.inf, {}))
         is_memory = time - since < NANNY_S
+        if status.pop(worker, "").startswith("closing") and not is_memory:
+            continue
         yield Death(
             time,
             worker,

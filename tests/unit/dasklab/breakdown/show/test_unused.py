@@ -36,9 +36,16 @@ def memory(worker: str, megabytes: float, heartbeats: int = 20) -> WorkerMemory:
         (repeat_of(), Failures(), [IDLE]),
         (repeat_of(task("b", "worker-1", 2, 0.0, 9.0), task("c", "worker-2", 2, 0.0, 9.0)), Failures(), []),
         (repeat_of(unfinished=1), Failures(), []),
+        (make_repeat([task("a", "worker-1", 1, 1.0, 1.5)]), Failures(), []),
         (repeat_of(), Failures(deaths=[Death(1.0, "worker-3", 0, 0, None, None)]), []),
     ],
-    ids=["one at a time", "busy", "one still runs", "records of a worker are missing"],
+    ids=[
+        "one at a time",
+        "busy",
+        "one still runs",
+        "tasks took next to nothing",
+        "records of a worker are missing",
+    ],
 )
 def test_threads_that_never_ran_a_task(repeat: Repeat, failures: Failures, sentences: list[str]) -> None:
     assert [*map(str, unused_sentences(repeat, Facts(failures=failures)))] == sentences

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 import pytest
+from dasklab.breakdown.answers.facts.capacity import capacity
 from dasklab.breakdown.answers.facts.facts import (
     Facts,
     PrimitiveUse,
@@ -87,3 +90,21 @@ def test_what_runs_while_a_loop_is_blocked_is_named_only_if_it_ran_most_of_that_
     short = [task("parse-1", "worker-1", 1, 1.0, 2.5)]
     assert running_while_blocked(make_repeat(short, busy=busy), "worker-1", 0.1) == (4.0, "")
     assert running_while_blocked(make_repeat(busy=busy), "worker-1", 0.1) == (4.0, "")
+
+
+@pytest.mark.parametrize(("status", "deaths"), [("closing", 0), ("running", 1)])
+def test_a_worker_that_said_that_it_closes_did_not_die(status: str, deaths: int) -> None:
+    worker = {"worker": "worker-1", "address": "tcp://a", "threads": 1}
+    change = {"subject": "worker-1", "detail": json.dumps({"status": status})}
+    removal = {"subject": "all", "detail": json.dumps({"worker": "tcp://a", "expected": False})}
+    events = [
+        {"time_s": 1.0, "kind": "worker-status-change", **change},
+        {"time_s": 1.1, "kind": "remove-worker", **removal},
+    ]
+    assert len(of(workers=[worker], events=events).failures.deaths) == deaths
+
+
+def test_a_worker_that_leaves_at_once_was_hardly_there() -> None:
+    workers = [{"worker": "worker-1", "threads": 1}, {"worker": "worker-2", "threads": 1, "left_s": 0.02}]
+    repeat = make_repeat(threads={"worker-1": 1, "worker-2": 1}, tables={"workers": workers})
+    assert [stretch.workers for stretch in capacity(repeat, 0.2)] == [1]
