@@ -38,7 +38,7 @@ from daskwire.analysis.problems.verdict import Answer
 from wire_cluster import OFFLOADS, Cluster, Options, sh, stop
 
 SECONDS = 9  # of the workload
-FORWARDED_WINDOW = 128 << 10  # largest receive window if a program forwards the packets, bytes
+FORWARDED_WINDOW = 64 << 10  # largest receive window if a program forwards the packets, bytes
 MATCH_TIMEOUT_S = 5.0  # a heartbeat is due within this time
 SPREAD = 1.2  # severities are multiplied by a random factor of at most this
 UNJUDGEABLE = ("TLS without keys",)  # first problems of captures of which nothing is known
@@ -133,9 +133,10 @@ def forgotten(cluster: Target, level: float) -> Iterator[None]:
     New connections work. Behind the capture point, the packets of both directions are captured.
     """
     time.sleep(level)
-    for node, address in cluster.nodes.items():
-        if not node.startswith("worker") or node == cluster.victim:
+    for node in workers(cluster):
+        if node == cluster.victim:
             continue
+        address = cluster.nodes[node]
         listed = cluster.run_in(cluster.victim, "ss", "-Htn", "state", "established", f"dst {address}")
         for number, line in enumerate(listed.splitlines()):
             own, other = (end.rsplit(":", 1)[1] for end in line.split()[-2:])
@@ -153,7 +154,7 @@ def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None
         # Who leaves checksums to the device sends them wrong through a raw socket.
         cluster.run_in(node, "ethtool", "-K", "eth0", "tx", "off")
         # A program forwards less than a device, so a large window would fill a long queue before it.
-        cluster.run_in(node, "sysctl", "-qw", f"net.ipv4.tcp_rmem=4096 65536 {FORWARDED_WINDOW}")
+        cluster.run_in(node, "sysctl", "-qw", f"net.ipv4.tcp_rmem=4096 {FORWARDED_WINDOW} {FORWARDED_WINDOW}")
     for node in nodes:
         port = cluster.port(node)
         sh(*link, "add", f"{port}f", "type", "veth", "peer", "name", f"{port}b")
@@ -162,7 +163,8 @@ def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None
             sh(*link, "set", device, "up")
         sh(*link, "set", port, "nomaster", "promisc", "on")
         sh(*link, "set", f"{port}b", "master", "br0")
-        command = ["ip", "netns", "exec", cluster.switch, sys.executable, __file__, "forward"]
+        first = ["nice", "-n", "-20"]  # routers do not wait for the CPUs of hosts
+        command = [*first, "ip", "netns", "exec", cluster.switch, sys.executable, __file__, "forward"]
         processes.append(subprocess.Popen([*command, port, f"{port}f", *options]))
     try:
         yield
@@ -202,16 +204,19 @@ def far(cluster: Target, delay_ms: float) -> Iterator[None]:
 @contextlib.contextmanager
 def wan(cluster: Target, delay_ms: float) -> Iterator[None]:
     """Put all workers equally far away."""
-    workers = [node for node in cluster.nodes if node.startswith("worker")]
-    with forwarded(cluster, workers, "--delay-ms", str(delay_ms)):
+    with forwarded(cluster, workers(cluster), "--delay-ms", str(delay_ms)):
         yield
 
 
 @contextlib.contextmanager
 def repeated(cluster: Target, share: float) -> Iterator[None]:
-    """Repeat a share of the victim's packets in both directions."""
-    with forwarded(cluster, [cluster.victim], "--repeated", str(share)):
+    """Repeat a share of the workers' packets in both directions: a program before one is a slow link."""
+    with forwarded(cluster, workers(cluster), "--repeated", str(share)):
         yield
+
+
+def workers(cluster: Target) -> list[str]:
+    return [node for node in cluster.nodes if node.startswith("worker")]
 
 
 @contextlib.contextmanager
@@ -295,9 +300,8 @@ def loopback(cluster: Target, level: str) -> Iterator[None]:
 def bloated(cluster: Target, limit: float) -> Iterator[None]:
     """Give the switch's ports to all workers a low rate and a long queue of ``limit`` bytes."""
     bucket = ["rate", "20mbit", "burst", "64kb", "limit", str(round(limit))]
-    for node in cluster.nodes:
-        if node.startswith("worker"):
-            cluster.run_in("switch", "tc", "qdisc", "add", "dev", cluster.port(node), "root", "tbf", *bucket)
+    for node in workers(cluster):
+        cluster.run_in("switch", "tc", "qdisc", "add", "dev", cluster.port(node), "root", "tbf", *bucket)
     yield
 
 
@@ -459,8 +463,8 @@ def second_network(cluster: Target, rate_mbit: float, nodes: tuple[str, ...]) ->
 @contextlib.contextmanager
 def asymmetric(cluster: Target, level: str) -> Iterator[None]:
     """Route what some nodes send to the victim over a second bridge, which is not captured."""
-    workers = [node for node in cluster.nodes if node.startswith("worker") and node != cluster.victim]
-    nodes = [*workers, "scheduler"][: int(level)]
+    others = [node for node in workers(cluster) if node != cluster.victim]
+    nodes = [*others, "scheduler"][: int(level)]
     second_network(cluster, 0, (*nodes, cluster.victim))
     for node in nodes:
         route = [
@@ -626,8 +630,7 @@ def record(
     """Run a cluster with a fault under tcpdump, and note the expected kinds and node."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    workers = [f"worker-{number}" for number in (1, 2, 3)]
-    victim, peer = chance.sample(workers, 2)
+    victim, peer = chance.sample([f"worker-{number}" for number in (1, 2, 3)], 2)
     before, sessions, has_keys = fault.before if fault else None, 1, False
     if fault:
         changes = fault.options(level, victim)
