@@ -27,7 +27,9 @@ class File:
         """Describe what is wrong with the file, one line per problem."""
         lines = [self.progress.problem] if self.progress.problem else []
         if self.progress.disordered:
-            lines.append(f"{self.progress.disordered:,} packets were out of order and were sorted by time")
+            lines.append(
+                f"{self.progress.disordered:,} of its packets were out of order; all are sorted by time"
+            )
         if self.progress.set_back_ns:
             step_s = self.progress.set_back_ns / 1e9
             lines.append(

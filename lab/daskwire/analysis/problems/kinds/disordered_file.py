@@ -11,7 +11,7 @@ from daskwire.analysis.problems.finding import Finding, Kind
 def detect(evidence: Evidence) -> Iterator[Finding]:
     for file in evidence.capture.files:
         if number := file.progress.disordered:
-            what = f"{file.path}: {number:,} packets were out of order and were sorted by time"
+            what = f"{file.path}: {number:,} of its packets were out of order; all are sorted by time"
             yield Finding(KIND, what, number=number, is_note=True)
 
 
