@@ -19,6 +19,9 @@ from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Intervals, Windows
 from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
 
+SLOW_BYTES_PER_S = 12.5e6  # 100 Mbit/s: what travels more slowly while nobody is busy is held up by the link
+FREE_SHARE = 1 / 4  # of the time of a transfer: ends that are free for less may be what holds it up
+LEAST_BYTES = 1e6  # fewer have no rate that says something about a link
 DIRECTIONS = {"gather": (SCHEDULER_CODE, CLIENT_CODE), "scatter": (CLIENT_CODE, SCHEDULER_CODE)}
 """Sender and receiver of calls in which data crosses the client's link. Graphs go as scattered data does."""
 
@@ -52,7 +55,9 @@ def split(
     if last_byte is not None:
         free = np.where(np.isnan(last_byte), free, last_byte)
     wire_stop = np.minimum(np.maximum(start, free), stop)
-    return Split(np.minimum(np.maximum(start, np.minimum(idle, stop)), wire_stop), wire_stop)
+    wire_start = np.minimum(np.maximum(start, np.minimum(idle, stop)), wire_stop)
+    # without a network, the receiver has it as soon as the sender has written it
+    return Split(wire_start, wire_start if repeat.on_loopback else wire_stop)
 
 
 def explain_data(repeat: Repeat, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
@@ -177,15 +182,69 @@ def _fetches_between(repeat: Repeat, worker: Codes, start: Floats, stop: Floats)
 
 
 def on_client_link(repeat: Repeat) -> IntervalSets:
-    """Return when data crossed the client's link: gathers, scatters and graphs. Busy ends are left out."""
-    moved = [(*repeat.calls.of_kind(kind), *ends) for kind, ends in DIRECTIONS.items()]
-    graphs = np.array([(graph.sent, graph.received) for graph in repeat.graphs], float).reshape(-1, 2).T
-    moved.append((graphs[0], graphs[1], *DIRECTIONS["scatter"]))
-    parts = [
-        split(repeat, np.full(len(start), sender), np.full(len(start), receiver), start, stop)
-        for start, stop, sender, receiver in moved
-    ]
-    wire_start, wire_stop = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("wire_start", "wire_stop")
+    """Return when data crossed the client's link: gathers, scatters and graphs.
+
+    Where workers listen on loopback, the client is usually on that machine too. There only what travelled
+    slowly shows that it is behind a link.
+    """
+    graphs = np.array([(graph.sent, graph.received) for graph in repeat.graphs], float).reshape(-1, 2)
+    gathers, scatters = repeat.calls.of_kind("gather"), repeat.calls.of_kind("scatter")
+    if repeat.on_loopback:
+        graphs, scatters = graphs[slow_graphs(repeat)], (np.zeros(0), np.zeros(0))
+        gathers = gathers if _gathers_slowly(repeat) else scatters
+    return under_way(
+        repeat, *(np.concatenate(ends) for ends in zip(graphs.T, gathers, scatters, strict=True))
     )
-    return IntervalSets(np.zeros(len(wire_start), np.int64), wire_start, wire_stop)
+
+
+def under_way(repeat: Repeat, start: Floats, stop: Floats) -> IntervalSets:
+    """Return when something crossed the client's link, of which only the departure and arrival are known.
+
+    That is while neither end was busy. It is all of the time if they were busy for only a part of it: they may
+    have been busy with what had arrived while the rest was under way.
+    """
+    moved = _set(start, stop)
+    edges = np.unique(np.concatenate([moved.start, moved.stop, repeat.busy.start, repeat.busy.stop]))
+    start, stop = edges[:-1], edges[1:]
+    is_moved = moved.within(np.zeros(len(start), np.int64), start, stop) > 0
+    free = is_moved & (busy_s(repeat, start, stop) == 0)
+    if (stop - start)[free].sum() > FREE_SHARE * (moved.stop - moved.start).sum():
+        return moved
+    return _set(start[free], stop[free])
+
+
+def _set(start: Floats, stop: Floats) -> IntervalSets:
+    return IntervalSets(np.zeros(len(start), np.int64), start, stop)
+
+
+def slow_graphs(repeat: Repeat) -> Mask:
+    """Return which graphs travelled slowly, the busy time of both ends left out.
+
+    On loopback only large ones: what else delays a small one is not known.
+    """
+    columns = np.array([(g.sent, g.received, g.nbytes) for g in repeat.graphs], float).reshape(-1, 3)
+    departure, arrival, nbytes = columns.T
+    slow = nbytes < SLOW_BYTES_PER_S * (arrival - departure - busy_s(repeat, departure, arrival))
+    return np.asarray(slow & ((nbytes >= LEAST_BYTES) | (not repeat.on_loopback)), bool)
+
+
+def _gathers_slowly(repeat: Repeat) -> bool:
+    gathers = _set(*repeat.calls.of_kind("gather"))
+    seconds = gathers.stop - gathers.start - busy_s(repeat, gathers.start, gathers.stop)
+    nbytes = float(result_sizes(repeat).sum())
+    return LEAST_BYTES <= nbytes < SLOW_BYTES_PER_S * float(seconds.sum())
+
+
+def result_sizes(repeat: Repeat) -> Floats:
+    """Return the sizes of the results that no task needed: calls do not say which ones they gathered."""
+    keys, rows = np.unique(repeat.tasks.key, return_index=True)
+    nbytes = repeat.tasks.nbytes[rows]
+    return np.asarray(nbytes[~np.isin(keys, repeat.needs.key) & (nbytes > 0)], np.float64)
+
+
+def busy_s(repeat: Repeat, start: Floats, stop: Floats) -> Floats:
+    """Return for how long the event loop of the client or that of the scheduler was busy, at most."""
+    ends = (
+        repeat.busy.within(np.full(len(start), code), start, stop) for code in (CLIENT_CODE, SCHEDULER_CODE)
+    )
+    return sum(ends, np.zeros(len(start)))

@@ -77,7 +77,7 @@ BUSY_PEERS = Bottleneck("busy peers", "handing over data: busy peers, serialisin
 COMPUTING = Bottleneck("computing", "computing")
 USER_CODE = Bottleneck("client code", "the client's own code")
 GRAPHS = Bottleneck("graphs", "building, sending and preparing graphs")
-CLIENT_DATA = Bottleneck("client data", "data between the client and the workers")
+CLIENT_DATA = Bottleneck("client data", "data between the client and the workers (packed, moved, unpacked)")
 ANSWERS = Bottleneck("answers", "calls that waited for the cluster, but not for the client's tasks")
 UNMETERED_TASKS = Bottleneck(
     "unmetered tasks", "running tasks (it was not recorded whether they computed or waited)"

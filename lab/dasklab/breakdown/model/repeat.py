@@ -278,6 +278,10 @@ class Repeat:
     unfinished_of: Mapping[str, StepFunction] = field(default_factory=dict)
     """``unfinished`` by the id of the client that sent the tasks; under an empty id those of unknown ones."""
 
+    on_loopback: bool = False
+    """Whether the workers listen where only their own machine reaches them: then what they and the scheduler
+    send to each other crosses no network. A client may still be behind a link, through a tunnel."""
+
     def validate(self) -> None:
         """Check what the attributes promise.
 

@@ -35,6 +35,7 @@ from dasklab.records.recorder.scheduler import LOST_ATTEMPT
 from dasklab.records.user_lines import COMPUTES, WAITS
 
 STAMP_ROUNDING_S = 1e-6
+LOOPBACK = r"^(?:inproc://|\w+://(?:127\.|localhost:|\[::1\]))"  # addresses within a machine
 UNCERTAIN_END_S = 0.05  # of an attempt that ended with its worker: the scheduler learns of it later
 GRAPH_COLUMNS = ("sent", "received", "materialise", "order", "state")
 
@@ -90,7 +91,14 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
         senders=_senders(keys, tables["introduced"]),
         left=worker_stays.last_left(),
         unfinished_of=_unfinished_of(tables["tasks"], tables["introduced"]),
+        on_loopback=_on_loopback(tables["workers"]),
     )
+
+
+def _on_loopback(workers: pd.DataFrame) -> bool:
+    """Return whether all workers listen within their machine, or within their process."""
+    addresses = texts(workers.address)
+    return len(addresses) > 0 and bool(addresses.str.contains(LOOPBACK).all())
 
 
 def _threads(workers: pd.DataFrame, tasks: pd.DataFrame) -> dict[str, int]:

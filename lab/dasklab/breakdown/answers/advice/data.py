@@ -9,7 +9,7 @@ import pandas as pd
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.bottlenecks.bottlenecks import SLOW_BYTES_PER_S
+from dasklab.breakdown.assign.transfers import LEAST_BYTES, SLOW_BYTES_PER_S, result_sizes
 from dasklab.breakdown.model.arrays import NONE, Codes, Mask
 from dasklab.breakdown.model.causes import CAUSES, GATHER, PLACEMENT, SCATTER, SERIALISE, Group
 from dasklab.breakdown.model.interval_sets import IntervalSets
@@ -18,7 +18,6 @@ from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.terminal import counted
 
 MANY_OBJECTS = 100
-LEAST_BYTES = 1e6  # of results: fewer say nothing about a link
 MOST_OF_DATA = 2 / 3  # that a task needs: elsewhere it would have needed to fetch much less
 SLOW_OBJECT_S = 0.01  # of an event loop for each result: copying a small one takes less
 SLOW_MBIT = 8 * SLOW_BYTES_PER_S / 1e6
@@ -57,11 +56,10 @@ def gathered(repeat: Repeat) -> Gathered:
     start, stop = np.maximum(start, repeat.start), np.minimum(stop, repeat.stop)
     waits = IntervalSets(np.zeros(len(start), np.int64), start, stop)
     client = np.full(len(waits.start), repeat.node(CLIENT))
-    keys, rows = np.unique(repeat.tasks.key, return_index=True)
-    is_result = ~np.isin(keys, repeat.needs.key) & (repeat.tasks.nbytes[rows] > 0)
+    sizes = result_sizes(repeat)
     return Gathered(
-        results=int(is_result.sum()),
-        nbytes=float(repeat.tasks.nbytes[rows][is_result].sum()),
+        results=len(sizes),
+        nbytes=float(sizes.sum()),
         seconds=float((waits.stop - waits.start).sum()),
         busy_s=float(repeat.busy.within(client, waits.start, waits.stop).sum()),
     )

@@ -7,8 +7,8 @@ import numpy as np
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom, process
 from dasklab.breakdown.answers.bandwidth import LEAST_BYTES
-from dasklab.breakdown.answers.bottlenecks.bottlenecks import SLOW_BYTES_PER_S, busy_s
 from dasklab.breakdown.answers.facts.facts import FASTER
+from dasklab.breakdown.assign.transfers import SLOW_BYTES_PER_S, busy_s
 from dasklab.breakdown.model.arrays import Floats
 from dasklab.breakdown.model.causes import LINK
 from dasklab.breakdown.model.interval_sets import IntervalSets

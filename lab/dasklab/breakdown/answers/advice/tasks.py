@@ -9,6 +9,7 @@ from dasklab.breakdown.answers.advice.kinds import OVERLAP, TASK_SHUFFLE, share_
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.model.causes import (
     BUILD,
+    GRAPHS,
     HOLDING,
     LAG,
     LOCK,
@@ -40,7 +41,8 @@ def _many_tasks(case: Measurements) -> Symptom | None:
 
 
 def _graph_work(case: Measurements, size: str) -> Symptom:
-    seconds = case.path_s(BUILD, UPLOAD, PLAN)
+    # the bottleneck has the messages with parts of graphs besides, and lacks what a slow link explains
+    seconds = max(case.path_s(BUILD, UPLOAD, PLAN), case.bottleneck(GRAPHS)[0])
     return Symptom(seconds, f"Graphs of {size} took {seconds:.1f} s {case.length} to build, send and prepare")
 
 

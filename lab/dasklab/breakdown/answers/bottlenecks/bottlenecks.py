@@ -4,7 +4,8 @@ Most causes speak for one bottleneck (``Cause.bottleneck``). Three are divided. 
 than the same tasks on other workers speaks for a slow worker; or, if the CPU time of tasks is not known, for
 worker lag where the event loop of that worker was held up at the same time. Waiting for data speaks for the
 placement as far as another worker would have needed less of it. A graph on its way speaks for the link if it
-travelled slowly while neither the client nor the scheduler was busy.
+travelled slowly while neither the client nor the scheduler was busy. A message that carries a large part of a
+graph speaks for the graph.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dasklab.breakdown.answers.bottlenecks.slow_workers import cpu_seconds, typical_seconds
-from dasklab.breakdown.model.arrays import NONE, Codes, Floats
+from dasklab.breakdown.assign.transfers import LEAST_BYTES, SLOW_BYTES_PER_S, slow_graphs, under_way
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
 from dasklab.breakdown.model.causes import (
     CAUSES,
     COMPUTE,
     COMPUTING,
     GRAPHS,
+    LAG,
     LINK,
+    LOOP,
+    MESSAGE,
     PLACEMENT,
     SLOW,
     UPLOAD,
@@ -29,13 +34,11 @@ from dasklab.breakdown.model.causes import (
     Bottleneck,
     Group,
 )
-from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
 from dasklab.records.recorder.layout import KEY_SEPARATOR
 
 Cells = dict[tuple[Bottleneck, str], float]
-SLOW_BYTES_PER_S = 12.5e6  # 100 Mbit/s: what travels more slowly while nobody is busy is held up by the link
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,10 @@ def attributions(repeat: Repeat, path: Intervals) -> Iterator[Attribution]:
     placed = np.zeros(len(path))
     placed[of_data] = avoidable(repeat, path.task[of_data])
     yield part(PLACEMENT, of_data, placed[of_data])
+    carries = _carries_graph(repeat, path)
+    yield part(GRAPHS, np.flatnonzero(carries), 1.0)
     for cause in CAUSES:
-        own = np.flatnonzero(path.is_cause(cause) & ~is_computing & ~is_upload)
+        own = np.flatnonzero(path.is_cause(cause) & ~is_computing & ~is_upload & ~carries)
         yield part(cause.bottleneck, own, 1 - placed[own])
 
 
@@ -112,22 +117,28 @@ def _beyond_expected(repeat: Repeat, task: Codes) -> tuple[Floats, Floats]:
 
 
 def _slow_upload(repeat: Repeat, start: Floats, stop: Floats) -> Floats:
-    """Return which share of some times a slow link explains: a graph travelled slowly and nobody was busy."""
-    columns = np.array([(g.sent, g.received, g.nbytes) for g in repeat.graphs], float).reshape(-1, 3)
-    departure, arrival, nbytes = columns.T
-    busy = busy_s(repeat, departure, arrival)
-    slow = nbytes < SLOW_BYTES_PER_S * (arrival - departure - busy)
-    travelling = IntervalSets(np.zeros(int(slow.sum()), np.int64), departure[slow], arrival[slow])
-    seconds = travelling.within(np.zeros(len(start), np.int64), start, stop) - busy_s(repeat, start, stop)
+    """Return which share of some times a slow link explains: graphs travelled slowly."""
+    slow = slow_graphs(repeat)
+    ends = np.array([(graph.sent, graph.received) for graph in repeat.graphs], float).reshape(-1, 2)[slow]
+    seconds = under_way(repeat, *ends.T).within(np.zeros(len(start), np.int64), start, stop)
     return np.clip(seconds / np.maximum(stop - start, 1e-9), 0.0, 1.0)
 
 
-def busy_s(repeat: Repeat, start: Floats, stop: Floats) -> Floats:
-    """Return for how long the event loop of the client or that of the scheduler was busy, at most."""
-    ends = (
-        repeat.busy.within(np.full(len(start), code), start, stop) for code in (CLIENT_CODE, SCHEDULER_CODE)
-    )
-    return sum(ends, np.zeros(len(start)))
+def _carries_graph(repeat: Repeat, path: Intervals) -> Mask:
+    """Return in which intervals of a path a task waited for its own large part of a graph.
+
+    Functions and arguments of a task go on to its worker with the message that assigns it. Packing, sending,
+    unpacking and handling them takes one time that nobody divides. The rate shows a slow link.
+    """
+    own = np.flatnonzero(path.is_cause(LOOP, MESSAGE, LAG) & (path.task != NONE))
+    own = own[path.stop[own] <= repeat.tasks.start[path.task[own]]]
+    arrival = np.array([graph.received for graph in repeat.graphs])
+    part = np.array([graph.nbytes / max(1, graph.tasks) for graph in repeat.graphs] + [0.0])
+    nbytes = part[np.searchsorted(arrival, repeat.tasks.assigned[path.task[own]], side="right") - 1]
+    is_slow = path.is_cause(MESSAGE)[own] & (nbytes < SLOW_BYTES_PER_S * path.seconds[own])
+    carries = np.zeros(len(path), bool)
+    carries[own[(nbytes >= LEAST_BYTES) & ~is_slow]] = True
+    return carries
 
 
 def avoidable(repeat: Repeat, task: Codes) -> Floats:

@@ -29,9 +29,7 @@ from tests.unit.dasklab.breakdown.timelines import by_hand, make_repeat, random_
 RECORDS = Path(__file__).parents[4] / "data" / "records"
 Rows = Sequence[tuple[float, float, Cause]]
 KNOWN = {  # what is still claimed and lowered; nothing may be added
-    "interrupted_is_computing": {"path-within-threads", "evidence-listed"},
     "killedworker": {"evidence-listed"},
-    "noworkers": {"path-within-threads"},
 }
 
 
@@ -150,7 +148,7 @@ def test_failed_attempts_are_no_time_of_the_network() -> None:
 
 
 def test_json_counts_violations() -> None:
-    folder = RECORDS / "interrupted_is_computing"
+    folder = RECORDS / "killedworker"
     result = CliRunner().invoke(main, ["explain", str(folder), "--json"])
     violations = json.loads(result.output.splitlines()[0])["violations"]
     assert violations == explain(Trial(folder)).summary.violated and violations

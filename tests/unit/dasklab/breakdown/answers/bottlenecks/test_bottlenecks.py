@@ -141,6 +141,7 @@ def test_a_run_without_tasks_has_a_breakdown() -> None:
     [
         (1e6, {}, 2.0),
         (1e6, {"client": [(0.5, 2.0)], "scheduler": [(2.0, 2.25)]}, 0.25),
+        (1e6, {"client": [(0.5, 1.0)], "scheduler": [(2.0, 2.25)]}, 2.0),  # busy with what had arrived
         (100e6, {}, 0.0),
     ],
 )
@@ -154,6 +155,19 @@ def test_a_graph_that_travels_slowly_while_nobody_is_busy_speaks_for_the_link(
     blamed = without_places(summarise([repeat]).bottlenecks)
     assert blamed.get(LINK, 0.0) == pytest.approx(link_s)
     assert blamed.get(GRAPHS, 0.0) == pytest.approx(2.0 - link_s)
+
+
+def test_message_with_a_large_part_of_a_graph_speaks_for_the_graph() -> None:
+    """A function of 20 MB goes on to the worker with the message that assigns the task."""
+    durations = dict.fromkeys(("materialise_s", "order_s", "state_s"), 0.0)
+    graph = {"begin_s": 0.5, "sent_s": 0.5, "received_s": 1.0, "nbytes": 20e6, "tasks": 1, **durations}
+    row = task("inc-1", "worker-1", 1, 3.0, 4.0, executing=2.9, ready=2.8, arrived=2.5, sent=1.2, decided=1.0)
+    repeat = make_repeat(
+        [row | {"handled_s": 4.0}], stop=4.0, graphs=[graph], unfinished=[(1.0, 1), (4.0, 0)]
+    )
+    blamed = without_places(summarise([repeat]).bottlenecks)
+    assert blamed[GRAPHS] == pytest.approx(2.5, abs=0.01)
+    assert blamed.get(LINK, 0.0) == 0.0
 
 
 def test_the_scheduler_s_link_is_named_where_all_workers_share_its_delay() -> None:
