@@ -12,9 +12,12 @@ from pathlib import Path
 
 import daskwire
 import pytest
+import yaml
 from dasklab import records
+from dasklab.breakdown.model.causes import AGAIN
 from dasklab.breakdown.show.explain import explain
 from dasklab.model.files import CaptureReport
+from dasklab.paths import EXPERIMENTS
 from dasklab.results.run import open_trial
 
 from tests.e2e.conftest import Bench
@@ -25,6 +28,7 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(shutil.which("lxc-start") is None, reason="no LXC here: apt install lxc"),
 ]
+TESTS_BESIDE_THIS_ONE = {"tolerances": {"foreign_pct": 100}}  # they use CPUs of this machine
 NAMES = ["client", "scheduler", "worker-1", "worker-2", "worker-3"]
 
 
@@ -66,6 +70,20 @@ def test_trial_is_recorded_and_nothing_is_fetched_while_a_run_is_captured(bench:
     ]
     assert fetches
     assert not [time for time in fetches for start, stop in repeats if start <= time <= stop]
+
+
+def test_death_of_a_worker_is_explained_with_what_was_computed_again(bench: Bench, tmp_path: Path) -> None:
+    """The experiment ``faults`` as it is shipped, in its short form: its baseline and a kill."""
+    experiment = yaml.safe_load((EXPERIMENTS / "faults.yml").read_text())
+    file = tmp_path / "faults.yml"
+    file.write_text(yaml.safe_dump(experiment | TESTS_BESIDE_THIS_ONE))
+    bench.good("dasklab", "run", str(file), "--quick", "--only", "fault=kill", "--blocks", "1", "--no-wait")
+    [trial] = (bench.folder / "results").glob("faults/*/*fault=kill")
+    explained = explain(open_trial(trial))
+    assert explained.summary.by_cause[AGAIN] > 0
+    output = bench.good("dasklab", "explain", "--all", str(trial))
+    assert re.search(r"^worker-2 died ", output, re.M), output
+    assert AGAIN.title in output, output
 
 
 def test_second_run_changes_nothing_and_status_lists_all(bench: Bench) -> None:
