@@ -200,8 +200,8 @@ def on_client_link(repeat: Repeat) -> IntervalSets:
 def under_way(repeat: Repeat, start: Floats, stop: Floats) -> IntervalSets:
     """Return when something crossed the client's link, of which only the departure and arrival are known.
 
-    That is while neither end was busy. It is all of the time if they were busy for only a part of it: they may
-    have been busy with what had arrived while the rest was under way.
+    That is while neither end was busy. It is all of the time if they were busy for only a part of it: they
+    may have been busy with what had arrived while the rest was under way.
     """
     moved = _set(start, stop)
     edges = np.unique(np.concatenate([moved.start, moved.stop, repeat.busy.start, repeat.busy.stop]))
