@@ -32,7 +32,7 @@ destroy: .venv/ready ## remove the lab again; results and caches are kept
 	@$(BIN)/dasklab destroy --yes
 
 # Tests start hundreds of Pythons: what these import is compiled once, also where the environment says never.
-test quick: export PYTHONDONTWRITEBYTECODE :=
+test quick unit: export PYTHONDONTWRITEBYTECODE :=
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder -n
 
 # Files side by side, as each has an endpoint of its own, the long ones first: more than there are cores where each waits
@@ -44,8 +44,14 @@ test: ## every check: lint, types, unit, contract, end-to-end
 	$(BIN)/pytest $(SIDE_BY_SIDE) 4 tests/wire_e2e tests/contract tests/unit
 	$(BIN)/pytest $(SIDE_BY_SIDE) 2 $(addprefix tests/e2e/test_,lab.py wheel.py roles_alone.py containers.py image.py pythons.py collection.py strategy.py)
 
+# Folders whose tests import little and start no cluster.
+QUICK := $(addprefix tests/unit/,guest roles docs minipve dasklab/model dasklab/machines)
 .PHONY: quick
 quick: .venv/ready ## the tests that take seconds
+	$(BIN)/pytest $(SIDE_BY_SIDE) 2 $(QUICK)
+
+.PHONY: unit
+unit: .venv/ready ## all unit tests, those of `quick` too
 	$(BIN)/pytest $(SIDE_BY_SIDE) 3 tests/unit
 
 .PHONY: lint
