@@ -35,19 +35,21 @@ class IdleReasons:
         """Add idle time to some windows.
 
         Args:
-            worker: whose thread was idle; ``NONE`` for the critical path, which belongs to no worker.
+            worker: whose thread was idle; ``NONE`` for the critical path, which belongs to no worker. That
+                others had too many tasks does not say what the path waited for.
             start, stop: the idle time of each window.
         """
         index, start, stop = self._split(start, stop)
         rows, worker = rows[index], worker[index]
         unfinished, queued = self.repeat.unfinished.at(start), self.repeat.queued.at(start)
         crowded = self._most_crowded(worker, start)
-        is_client, has_crowded = unfinished == 0, crowded != NONE
-        is_queue = ~is_client & (has_crowded | (queued > 0))
-        is_nothing = ~is_client & ~is_queue
+        is_client, has_crowded, is_path = unfinished == 0, crowded != NONE, worker == NONE
+        is_queue = ~is_client & ~is_path & (has_crowded | (queued > 0))
+        is_nothing = ~is_client & ~is_path & ~is_queue
         for mask, cause, place in (
             (is_queue, QUEUE, np.where(has_crowded, crowded, SCHEDULER_CODE)),
             (is_nothing, NOTHING, worker),
+            (~is_client & is_path, UNDIVIDED, worker),
         ):
             windows.add(rows[mask], start[mask], stop[mask], cause, place[mask])
         self._explain_client(windows, rows[is_client], start[is_client], stop[is_client])

@@ -272,7 +272,7 @@ EXTERNAL = _register(
 INTERPRETER = _register(
     "interpreter", Group.COMPUTATION, Kind.WAITING, GIL,
     "waiting for the interpreter (GIL)",
-    "A task ran without using a CPU while other tasks of its process used one as long, or while the event "
+    "A task ran without using a CPU while other tasks of its process used or waited for one, or while the event "
     "loop of its process was kept from running although it had a CPU.",
 )  # fmt: skip
 STARVED = _register(

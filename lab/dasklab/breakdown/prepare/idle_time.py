@@ -129,7 +129,9 @@ class _Process:
         starved = 1.0 if starved > MOSTLY else starved
         rest_s = (1 - starved) * idle_s
         is_kept = kept_s > MOSTLY * rest_s or self._is_blocked(start, stop)
-        is_crowded = others_s > NEARLY * rest_s and own_s > COMPETES * seconds
+        # who holds the interpreter may wait for a CPU meanwhile
+        held_s = others_s + np.nan_to_num(waiting_s) * (1 - 1 / at_once)
+        is_crowded = held_s > NEARLY * rest_s and own_s > COMPETES * seconds
         result.starved[rows] = starved
         is_sampled = seconds > LEAST_METERED_S
         if is_sampled and threads_s > NEARLY * rest_s and not is_kept:

@@ -58,7 +58,8 @@ def _attempts(kind: FailedKind) -> str:
     error = f" with {kind.error}" if kind.error else ""
     names = list(kind.workers)
     where = enumerated(names) if len(names) <= MOST_NAMES else counted(len(names), "worker")
-    took = "" if math.isnan(kind.seconds) else f"; they took {kind.seconds:.1f} s of thread time"
+    who = "it" if kind.attempts == 1 else "they"
+    took = "" if math.isnan(kind.seconds) else f"; {who} took {kind.seconds:.1f} s of thread time"
     tasks = counted(kind.tasks, "task")
     if kind.recovered == kind.tasks:
         end = "It succeeded later." if kind.tasks == 1 else "All of these succeeded later."

@@ -164,6 +164,15 @@ def test_two_tasks_of_a_process_wait_for_the_interpreter() -> None:
     assert seconds(break_down(repeat))[INTERPRETER] == pytest.approx(8.0)
 
 
+def test_the_task_that_holds_the_interpreter_may_wait_for_a_cpu() -> None:
+    """Four tasks use a CPU for a tenth of the time each; the kernel counts 14 of 32 s of waiting."""
+    rows = [task(f"spin-{n}", "worker-1", n, 1.0, 9.0, decided=0.9) for n in range(1, 5)]
+    tenth = [metric("thread-cpu", 3.2), metric("thread-noncpu", 28.8)]
+    repeat = make_repeat(rows, threads={"worker-1": 4}, tables={"metrics": tenth, "cpu": cpu(4.0, 17.5)})
+    found = seconds(break_down(repeat))
+    assert (found[STARVED], found[INTERPRETER]) == (pytest.approx(14.0), pytest.approx(14.8))
+
+
 def test_a_lock_that_others_wait_for_is_held_at_their_cost() -> None:
     other = task("spin-2", "worker-2", 2, 2.0, 9.5, decided=0.9)
     waits = [wait(1, 6, "held"), wait(2, 6, "Lock", "spin-2") | {"worker": "worker-2"}]

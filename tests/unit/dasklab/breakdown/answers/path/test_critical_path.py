@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dasklab.breakdown.answers.path.critical_path import critical_path
-from dasklab.breakdown.model.causes import CAUSES, COMPUTE, LAG, RESULT, USER, WIRE, Cause
+from dasklab.breakdown.model.causes import CAUSES, COMPUTE, LAG, RESULT, UNDIVIDED, USER, WIRE, Cause
 from dasklab.breakdown.model.repeat import Repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,3 +48,14 @@ def test_stamps_that_contradict_each_other_do_not_end_the_path() -> None:
     b = task("b", "worker-1", 1, 5.0, 5.1, ready=5.0, decided=4.95, handled=5.2, trigger="a")
     path = rows(make_repeat([first, a, b], stop=6.0, unfinished=[(0.5, 3), (5.3, 0)]))
     assert (1.0, 3.0, COMPUTE, "first") in path
+
+
+def test_a_queue_elsewhere_does_not_say_what_the_path_waited_for() -> None:
+    """``b`` was chosen at 5 for no known reason, while worker-2 had a task too many."""
+    a = task("a", "worker-1", 1, 0.0, 1.0, decided=0.0, handled=1.0)
+    b = task("b", "worker-1", 1, 5.1, 9.0, decided=5.0, handled=9.0)
+    others = [task(f"c-{n}", "worker-2", 2, 4.0 * n, 4.0 * n + 4, decided=0.0) for n in range(2)]
+    repeat = make_repeat([a, b, *others], unfinished=[(0.0, 4), (9.0, 0)])
+    path = critical_path(repeat)
+    causes = {CAUSES[code] for code in path.cause[(path.start >= 1.0) & (path.stop <= 5.0)].tolist()}
+    assert causes == {UNDIVIDED}
