@@ -272,8 +272,8 @@ EXTERNAL = _register(
 INTERPRETER = _register(
     "interpreter", Group.COMPUTATION, Kind.WAITING, GIL,
     "waiting for the interpreter (GIL)",
-    "A task ran without using a CPU while other tasks of its process used or waited for one, or while the event "
-    "loop of its process was kept from running although it had a CPU.",
+    "A task ran without using a CPU while other tasks of its process used or waited for one, or while the "
+    "event loop of its process was kept from running although it had a CPU.",
 )  # fmt: skip
 STARVED = _register(
     "starved", Group.WORKER, Kind.WAITING, CPU,
