@@ -13,12 +13,13 @@ from dask.utils import key_split
 from dasklab import records
 from dasklab.breakdown.model.repeat import INSIDE_TASKS, Extent, Repeat
 from dasklab.breakdown.prepare.common_clock import to_common_clock
-from dasklab.breakdown.show.explain import Explained, explain
+from dasklab.breakdown.show.explain import Explained, explain_record
 from dasklab.errors import LabError, did_you_mean
 from dasklab.model.experiments.experiment import merge
 from dasklab.model.forms.strict import validate
 from dasklab.model.settings.dask_settings import defaults
-from dasklab.model.settings.hosts import expand_aliases
+from dasklab.model.settings.hosts import expand_aliases, host_names
+from dasklab.model.settings.link import Link
 from dasklab.model.settings.simulated import MODELLED_DASK, unmodelled, unmodelled_link
 from dasklab.model.settings.trial_settings import Settings
 from dasklab.model.settings.variants import ResolvedScheduler
@@ -27,8 +28,9 @@ from dasklab.predict.calibrate import fit
 from dasklab.predict.calibration import Calibration, TaskSamples
 from dasklab.predict.client_program import ClientProgram, client_program
 from dasklab.predict.core_waits import CoreWaits
+from dasklab.predict.record_links import ClientLink
 from dasklab.predict.trial_links import OTHER_QUEUE_BYTES
-from dasklab.predict.whatif import PAYLOAD, SimulationSettings, design_of
+from dasklab.predict.whatif import PAYLOAD, SimulationSettings, core_waits, design_of, shared_fields
 from dasklab.records import Frames
 from dasklab.results.run import Trial
 from dasklab.sim.cluster.shuffle import BARRIER
@@ -36,7 +38,7 @@ from dasklab.sim.program import Program
 from dasklab.sim.scenario import Scenario
 from dasklab.terminal import counted
 
-TRANSFER = "shuffle-transfer"
+CLIENT_DELAY_MS = 1.0  # a difference between round trips below this is work at their ends
 EXPERIMENT_SETTINGS = ("links", "dask")  # of an experiment, which hold for a record, too
 
 
@@ -49,6 +51,7 @@ class RecordedWork:
         moved_bytes: what workers sent to each other.
         usual: the block, with event loops that are busy as usual (see ``recorded.usual_turns``).
         usual_handoff_s: the median time of a task from its worker's event loop to its thread, and back.
+        client_link: the client's own round trip and rate.
         calibration: costs; the samples of each prefix are in the order of the program's computations.
         dask: settings of Dask that differed from its defaults, as far as they are recorded and simulated.
         limits: sentences on what is known to be simulated otherwise than it was.
@@ -59,6 +62,7 @@ class RecordedWork:
     usual: Repeat
     usual_handoff_s: float
     calibration: Calibration
+    client_link: ClientLink
     dask: dict[str, Any]
     limits: tuple[str, ...]
 
@@ -82,7 +86,7 @@ def read(record: Trial) -> RecordedWork:
         LabError: the record does not hold what a simulation needs; the message says what.
     """
     document, frames = records.load_record(record)
-    explained = explain(record)
+    explained = explain_record(record, document, frames)
     repeat = explained.repeats[0]
     if reason := next(_missing(frames, repeat, document.lost), None):
         raise LabError(f"{record.folder}: {reason}")
@@ -98,6 +102,7 @@ def read(record: Trial) -> RecordedWork:
         machine="unknown",
         versions={},
         tasks=_samples(program.program, frames),
+        shuffled_bytes=recorded.shuffled_bytes(frames),
         starved=recorded.starved(frames),
         costs={},
         loop_cpu={role: min(1.0, share) for role, share in recorded.loop_cpu(frames, [usual]).items()},
@@ -115,6 +120,7 @@ def read(record: Trial) -> RecordedWork:
         usual,
         recorded.usual_handoff_s(frames),
         calibration,
+        record_links.client_link(repeat, frames, program.program),
         _dask(frames),
         tuple(_limits(program, repeat)),
     )
@@ -141,31 +147,33 @@ def scenario(work: RecordedWork, calibration: Calibration, changes: dict[str, An
     """
     simulation, settings = check(work, changes)
     workers = simulation.workers or calibration.workers
-    waiting = CoreWaits(calibration, simulation.cores, simulation.cores_each, simulation.starved)
-    mbit = calibration.uncapped_mbit if simulation.rate_mbit is None else simulation.rate_mbit * PAYLOAD
-    rtt_ms = calibration.rtt_ms if simulation.rtt_ms is None else simulation.rtt_ms
-    queue_bytes = calibration.queue_bytes if simulation.queue_bytes is None else simulation.queue_bytes
+    if simulation.rate_mbit is None:
+        rates = dict.fromkeys(host_names(workers), calibration.uncapped_mbit)
+        rates["client"] = work.client_link.mbit
+    else:
+        rates = dict.fromkeys(host_names(workers), simulation.rate_mbit * PAYLOAD)
     links = expand_aliases(settings.links, workers, "--set links")
-    base = Scenario(
+    if simulation.rtt_ms is None:
+        links = _with_client_delay(links, work.client_link.rtt_ms - calibration.rtt_ms)
+    waiting = core_waits(calibration, simulation)
+    return Scenario(
+        **shared_fields(calibration, simulation, workers, rates, links),
         workload=_with_works(work.client_program.program, calibration, waiting, simulation.worker_speed),
-        workers=workers,
         threads=simulation.threads or calibration.threads,
         repeats=1,
         warmups=0,
-        links={host: link for host, link in links.items() if not link.clear},
-        racks=simulation.racks,
-        rtt_ms=rtt_ms * simulation.rtt_times,
-        queue_bytes=queue_bytes,
-        cores=waiting.shared_cores(workers),
-        cores_each=simulation.cores_each,
-        costs=waiting.costs(simulation.scheduler_speed, simulation.worker_speed),
-        handoff_s=waiting.handoff_s(simulation.worker_speed),
         dask=merge(work.dask, settings.dask),
-        design=design_of(simulation, workers),
         seed=seed,
     )
-    rates_mbit = dict.fromkeys(base.machines, mbit * simulation.rate_times)
-    return base.model_copy(update={"rates_mbit": rates_mbit})
+
+
+def _with_client_delay(links: dict[str, Link], additional_ms: float) -> dict[str, Link]:
+    """Return links with what the client's own adds to a round trip; a requested delay replaces it."""
+    link = links.get("client", Link())
+    if additional_ms < CLIENT_DELAY_MS or "delay_ms" in link.model_fields_set or link.clear:
+        return links
+    both = {"delay_ms": additional_ms / 2, "direction": "both"} if link == Link() else None
+    return links | {"client": link.model_copy(update=both or {"delay_ms": additional_ms})}
 
 
 def check(work: RecordedWork, changes: dict[str, Any]) -> tuple[SimulationSettings, Settings]:
@@ -228,10 +236,8 @@ def _missing(frames: Frames, repeat: Repeat, lost: dict[str, int]) -> Iterator[s
         yield f"{len(senders)} clients sent work; only the work of one client is simulated"
     if len(frames["actor_calls"]):
         yield "actors are not simulated"
-    if frames["tasks"].key.str.contains(TRANSFER, regex=False).any() or (
-        frames["tasks"].key.str.startswith(BARRIER).any()
-    ):
-        yield "peer-to-peer shuffles of a record are not simulated"
+    if frames["tasks"].key.str.startswith(BARRIER).any() and not recorded.shuffled_bytes(frames):
+        yield "it does not say how much its peer-to-peer shuffles moved: it cannot be simulated"
 
 
 def _limits(client: ClientProgram, repeat: Repeat) -> Iterator[str]:
@@ -268,7 +274,10 @@ def _samples(program: Program, frames: Frames) -> dict[str, TaskSamples]:
     shares = recorded.cpu_shares(frames)
     samples: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
     for key, works in zip(program.keys, program.works, strict=True):
-        samples[str(key_split(key))] += [(seconds, nbytes) for _, seconds, nbytes in works]
+        prefix = str(key_split(key))
+        # A barrier's seconds are mostly its wait for data, which is simulated
+        share = shares.get(prefix, 0.0) if prefix == BARRIER else 1.0
+        samples[prefix] += [(seconds * share, nbytes) for _, seconds, nbytes in works]
     return {
         prefix: TaskSamples(samples=tuple(own), cpu_share=min(1.0, shares.get(prefix, 1.0)))
         for prefix, own in samples.items()

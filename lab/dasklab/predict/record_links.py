@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
@@ -9,10 +11,45 @@ from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.model.settings.nic import BYTES_PER_MBIT
 from dasklab.records import Frames
+from dasklab.sim.program import Program
 
 LARGE_BYTES = 200_000.0  # shorter transfers take as long as their messages
 MIN_TRANSFERS = 3
 FAST_SHARE = 75  # percentile of the rates of single transfers: the others share links
+
+
+@dataclass(frozen=True)
+class ClientLink:
+    """The client's link. ``mbit`` is what it has shown, or else the cluster's links; 0 if unknown."""
+
+    rtt_ms: float
+    mbit: float
+
+
+def client_link(repeat: Repeat, frames: Frames, program: Program) -> ClientLink:
+    """Return what a record says of the client's link: the fastest round trip and the fastest large transfer.
+
+    The scheduler passes on what a client gathers when it has all of it, and what it scatters likewise, so
+    the seconds that the links of the cluster took for the same bytes are subtracted.
+    """
+    trips_s = (frames["clock"].answered_s - frames["clock"].asked_s).dropna()
+    scatters = frames["calls"][frames["calls"].kind == "scatter"]
+    moved = [*zip(scatters.nbytes, scatters.stop_s - scatters.start_s, strict=True)]
+    sizes = [works[-1][2] for works in program.works]
+    gathers = [sum(sizes[key] for key in step.keys) for step in program.steps if step.does == "gather"]
+    calls = [*zip(*repeat.calls.of_kind("gather"), strict=True)]
+    if len(calls) == len(gathers):  # else which call moved what is unknown
+        moved += [(nbytes, stop - start) for nbytes, (start, stop) in zip(gathers, calls, strict=True)]
+    cluster_rate = link_mbit(repeat) * BYTES_PER_MBIT
+    own_s = [
+        (nbytes, seconds - nbytes / cluster_rate if cluster_rate else seconds)
+        for nbytes, seconds in moved
+        if nbytes >= LARGE_BYTES
+    ]
+    rtt = float(trips_s.min()) * 1e3 if len(trips_s) else 0.0
+    if not own_s or any(seconds <= 0 for _, seconds in own_s):
+        return ClientLink(rtt, cluster_rate / BYTES_PER_MBIT)
+    return ClientLink(rtt, max(float(nbytes / seconds) for nbytes, seconds in own_s) / BYTES_PER_MBIT)
 
 
 def rtt_ms(frames: Frames) -> float:

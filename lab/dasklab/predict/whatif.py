@@ -108,39 +108,57 @@ def scenario(
     links = _overlay(trial.links, expand_aliases(settings.links, workers, "--set links"))
     nics = expand_aliases(settings.nics, workers, "--set nics")
     rates = _rates(trial, nics, workers, calibration.uncapped_mbit, simulation.rate_mbit)
-    rtt_ms = calibration.rtt_ms if simulation.rtt_ms is None else simulation.rtt_ms
-    waiting = CoreWaits(calibration, simulation.cores, simulation.cores_each, simulation.starved)
-    queue_bytes = calibration.queue_bytes if simulation.queue_bytes is None else simulation.queue_bytes
+    waiting = core_waits(calibration, simulation)
     return Scenario(
+        **shared_fields(calibration, simulation, workers, rates, links),
         workload=trial.workload,
-        workers=workers,
         threads=simulation.threads or threads(trial, calibration),
         repeats=settings.repeats if "repeats" in changes else trial.repeats,
         warmups=settings.warmups if "warmups" in changes else trial.warmups,
         bridge=settings.bridge if "bridge" in changes else trial.bridge,
-        rates_mbit={host: rate * simulation.rate_times for host, rate in rates.items()},
-        links={host: _scaled(link, simulation) for host, link in links.items() if not link.clear},
-        racks=simulation.racks,
-        rtt_ms=rtt_ms * simulation.rtt_times,
-        queue_bytes=queue_bytes,
-        burst_bytes=calibration.burst_bytes,
-        cores=waiting.shared_cores(workers),
-        cores_each=simulation.cores_each,
-        costs=waiting.costs(simulation.scheduler_speed, simulation.worker_speed),
         driver_s=waiting.driver_s(),
-        handoff_s=waiting.handoff_s(simulation.worker_speed),
         tasks={
             prefix: waiting.records(tasks, simulation.worker_speed)
             for prefix, tasks in calibration.tasks.items()
         },
-        shuffled_bytes=calibration.shuffled_bytes,
         late_s=tuple(count * PREPARED_S for count in calibration.behind),
         dask=merge(merge(trial.dask, trial.resolved_scheduler.settings), settings.dask),
-        design=design_of(simulation, workers),
         faults=trial.faults,
         limit_s=trial.ttl_s if trial.faults else Scenario.model_fields["limit_s"].default,
         seed=seed,
     )
+
+
+def shared_fields(
+    calibration: Calibration,
+    simulation: SimulationSettings,
+    workers: int,
+    rates_mbit: dict[str, float],
+    links: dict[str, Link],
+) -> dict[str, Any]:
+    """Return the fields of a scenario that a trial and a record determine alike."""
+    waiting = core_waits(calibration, simulation)
+    rtt_ms = calibration.rtt_ms if simulation.rtt_ms is None else simulation.rtt_ms
+    queue_bytes = calibration.queue_bytes if simulation.queue_bytes is None else simulation.queue_bytes
+    return {
+        "workers": workers,
+        "rates_mbit": {host: rate * simulation.rate_times for host, rate in rates_mbit.items()},
+        "links": {host: _scaled(link, simulation) for host, link in links.items() if not link.clear},
+        "racks": simulation.racks,
+        "rtt_ms": rtt_ms * simulation.rtt_times,
+        "queue_bytes": queue_bytes,
+        "burst_bytes": calibration.burst_bytes,
+        "cores": waiting.shared_cores(workers),
+        "cores_each": simulation.cores_each,
+        "costs": waiting.costs(simulation.scheduler_speed, simulation.worker_speed),
+        "handoff_s": waiting.handoff_s(simulation.worker_speed),
+        "shuffled_bytes": calibration.shuffled_bytes,
+        "design": design_of(simulation, workers),
+    }
+
+
+def core_waits(calibration: Calibration, simulation: SimulationSettings) -> CoreWaits:
+    return CoreWaits(calibration, simulation.cores, simulation.cores_each, simulation.starved)
 
 
 def check(trial: RequestedTrial, changes: dict[str, Any]) -> tuple[SimulationSettings, Settings]:

@@ -6,15 +6,20 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dask
 import dasklab
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.errors import LabError
-from dasklab.predict import record
+from dasklab.predict import record, record_whatif
+from dasklab.predict.engine import processes
 from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster, as_completed
 
@@ -109,9 +114,52 @@ def test_calibration_of_another_trial_is_refused(run: Any, tmp_path: Path) -> No
 
 
 def test_block_that_the_simulation_misses_is_not_predicted(tmp_path: Path) -> None:
-    """In the record, 3.7 of 4.3 s are the client's own link, which is not simulated."""
-    folder = Path(shutil.copytree(DATA / "slow_link_gather", tmp_path / "run"))
+    """In the record, a graph of 6 MB took 3 s on the client's own link; graphs are simulated without data."""
+    folder = Path(shutil.copytree(DATA / "slow_link_graph", tmp_path / "run"))
     result = CliRunner().invoke(main, ["whatif", str(folder), "--set", "workers=4", "--seeds", "1"])
     assert result.exit_code == 1
     assert "no prediction for" in result.output and "without a change takes" in result.output
     assert CliRunner().invoke(main, ["whatif", str(folder), "--seeds", "1"]).exit_code == 0
+
+
+def test_clients_own_link_is_simulated(tmp_path: Path) -> None:
+    """6 MB cross the client's link of 16 Mbit/s in 3.3 s, whatever the workers do."""
+    run = open_trial(Path(shutil.copytree(DATA / "slow_link_scatter", tmp_path / "run")))
+    work = record.read(run)
+    assert work.client_link.mbit == pytest.approx(16, rel=0.35)
+    predicted = record_whatif.predict(run, {"links": {"client": {"rate_mbit": 4}}}, "slower", [0])
+    measured, unchanged, slower = (row.mean_s for row in predicted.rows)
+    assert unchanged == pytest.approx(measured, rel=0.25)
+    assert slower > 2.5 * unchanged
+
+
+def test_peer_to_peer_shuffle_is_simulated_with_the_bytes_it_moved(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    meta = frame(0, 0)
+    with Client(cluster) as client, dask.config.set({"dataframe.shuffle.method": "p2p"}):
+        shuffled = dd.from_map(frame, range(8), rows=20_000, meta=meta).shuffle("a")
+        client.compute(shuffled.b.sum()).result()  # first imports are not what is predicted
+        with dasklab.record(client, tmp_path / "run") as run:
+            client.compute(shuffled.b.sum()).result()
+    work = record.read(open_trial(run.folder))
+    assert work.calibration.shuffled_bytes == pytest.approx(20_000 * 16, rel=0.5)
+    calibration = record.calibrate(work)
+    changes: list[dict[str, Any]] = [{}, {"workers": 5}, {"rate_mbit": 1}]
+    scenarios = [record.scenario(work, calibration, change, seed=0) for change in changes]
+    durations_s = [outcome.repeats[0].duration_s for outcome in processes.simulate_all(scenarios)]
+    shards_s = 8 * 20_000 * 16 / 2 / 2 * 8 / 1e6  # half of the data, from two workers, at 1 Mbit/s
+    assert durations_s[2] > durations_s[0] + shards_s / 2 > durations_s[1]
+
+
+def frame(seed: int, rows: int) -> Any:
+    dice = np.random.default_rng(seed)
+    return pd.DataFrame({"a": dice.integers(0, 100, rows), "b": dice.random(rows)})
+
+
+def test_factors_hold_for_requested_links_of_a_record(work: record.RecordedWork) -> None:
+    changes = {"links": {"worker-1": {"delay_ms": 10, "rate_mbit": 8}}, "rtt_times": 2, "rate_times": 0.5}
+    work = replace(work, calibration=work.calibration.model_copy(update={"uncapped_mbit": 100.0}))
+    link = record.scenario(work, work.calibration, changes, seed=0).links["worker-1"]
+    assert (link.delay_ms, link.rate_mbit) == (20, 4)

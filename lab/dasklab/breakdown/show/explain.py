@@ -146,7 +146,7 @@ def explain(trial: Trial, captured: bool = False) -> Explained:
         LabError: nothing was recorded, or a file of the trial is damaged.
     """
     if trial.is_record:
-        return _explain_record(trial)
+        return explain_record(trial, *records.load_record(trial))
     trial.require_whole()
     frames = records.tables_of(trial, captured)
     delays = _delays(trial.requested) if trial.has(RequestedTrial) else {}
@@ -163,8 +163,12 @@ def explain(trial: Trial, captured: bool = False) -> Explained:
     return replace(_explained(trial, frames, clocks, repeats), captured=True)
 
 
-def _explain_record(record: Trial) -> Explained:
-    document, frames = records.load_record(record)
+def explain_record(record: Trial, document: Record, frames: Frames) -> Explained:
+    """Break down the time of a record, from what ``records.load_record`` returns of it.
+
+    Raises:
+        LabError: it shows no worker, or none of its tasks had ended.
+    """
     clocks = clocks_by_messages(frames)
     aligned = to_common_clock(frames, clocks)
     (repeat,) = build_repeats(aligned)

@@ -25,6 +25,7 @@ from typing import Any
 
 import dask
 from dask.utils import parse_bytes
+from distributed.shuffle._core import P2PBarrierTask
 
 from dasklab.sim.cluster.comm import ANSWER_BYTES, Fabric, SimProcess
 from dasklab.sim.network import Channel
@@ -181,6 +182,8 @@ def place(scheduler: Any, key: Any, worker: str) -> tuple[str, list[str]] | None
     if barrier is None:
         return None
     shuffle = str(barrier_of(barrier.key))
+    if not isinstance(barrier.run_spec, P2PBarrierTask):
+        return shuffle, _place_recorded(scheduler, plugin, barrier)
     is_new = shuffle not in plugin.active_shuffles
     plugin.get_or_create(shuffle, key, worker)
     workers: dict[Any, str] = plugin.active_shuffles[shuffle].run_spec.worker_for
@@ -190,3 +193,17 @@ def place(scheduler: Any, key: Any, worker: str) -> tuple[str, list[str]] | None
         if partition in workers:
             plugin._set_restriction(task, workers[partition])
     return shuffle, list(workers.values())
+
+
+def _place_recorded(scheduler: Any, plugin: Any, barrier: Any) -> list[str]:
+    """Place the partitions of a recorded shuffle in equal ranges, as Dask's plugin does.
+
+    A record does not hold Dask's description of the shuffle, which the plugin needs.
+    """
+    workers = sorted(scheduler.workers)
+    partitions = sorted(barrier.dependents, key=lambda task: str(task.key))
+    placed = [workers[len(workers) * number // len(partitions)] for number in range(len(partitions))]
+    for task, worker in zip(partitions, placed, strict=True):
+        if task.state == "waiting" and not task.worker_restrictions:
+            plugin._set_restriction(task, worker)
+    return placed
