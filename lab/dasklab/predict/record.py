@@ -172,8 +172,10 @@ def _with_client_delay(links: dict[str, Link], additional_ms: float) -> dict[str
     link = links.get("client", Link())
     if additional_ms < CLIENT_DELAY_MS or "delay_ms" in link.model_fields_set or link.clear:
         return links
-    both = {"delay_ms": additional_ms / 2, "direction": "both"} if link == Link() else None
-    return links | {"client": link.model_copy(update=both or {"delay_ms": additional_ms})}
+    delay: dict[str, Any] = {"delay_ms": additional_ms}
+    if link == Link():
+        delay = {"delay_ms": additional_ms / 2, "direction": "both"}
+    return links | {"client": link.model_copy(update=delay)}
 
 
 def check(work: RecordedWork, changes: dict[str, Any]) -> tuple[SimulationSettings, Settings]:
