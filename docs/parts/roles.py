@@ -77,10 +77,18 @@ def table(options: dict[str, Any]) -> Iterator[str]:
     if options:
         yield "| variable | type | default | meaning |"
         yield "|---|---|---|---|"
-        for name, option in options.items():
+        for name, option in flattened(options):
             cells = (f"`{name}`", option.get("type", "str"), default(option), meaning(option))
             yield f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |"
         yield ""
+
+
+def flattened(options: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each option with its name, and the keys of a dictionary after it, as ``lab.name``."""
+    for name, option in options.items():
+        yield name, option
+        for inner, entry in flattened(option.get("options", {})):
+            yield f"{name}.{inner}", entry
 
 
 def default(option: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -42,6 +43,8 @@ LAST_LINES = 12  # of a failed command's output
 MAX_NAMES = 8  # of hosts that share a failure
 SSH_CLOSED = "Shared connection to "  # begins a line that ssh adds to each command's output
 UNSUPPORTED = "unsupported: "  # begins the guest program's message if the host cannot do something
+CHECKS = {"assert", "ansible.builtin.assert", "ansible.builtin.validate_argument_spec"}
+"""Actions that are printed only if they fail."""
 NO_MESSAGE = "non-zero return code"  # Ansible's message if the command itself says more
 
 
@@ -64,6 +67,30 @@ class Failure:
         names = sorted(self.hosts, key=lambda name: re.sub(r"\d+", lambda number: number[0].zfill(6), name))
         more = len(names) - MAX_NAMES
         return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+class Past:
+    """The tasks of a playbook's last run, and how far this run is among them.
+
+    A title may come several times: its nth start is the nth one of the last run. The place only moves on, so
+    the time left never rises.
+    """
+
+    def __init__(self, tasks: list[tuple[str, float]]) -> None:
+        self._tasks = tasks
+        self._started: Counter[str] = Counter()
+        self._place = 0
+
+    def advance_to(self, title: str) -> None:
+        """Move to the next task with this title. One that the last run did not have changes nothing."""
+        places = [place for place, (past, _) in enumerate(self._tasks) if past == title]
+        if self._started[title] < len(places):
+            self._place = max(self._place, places[self._started[title]] + 1)
+        self._started[title] += 1
+
+    def left_s(self) -> float:
+        """Return how long the tasks after the present one took in the last run."""
+        return sum(seconds for _, seconds in self._tasks[self._place :])
 
 
 def reason(result: dict[str, Any]) -> list[str]:
@@ -134,19 +161,19 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._task_start_s = self._playbook_start_s = time.monotonic()
         self._states: Counter[str] = Counter()
         self._done: list[tuple[str, float]] = []
-        self._past: list[tuple[str, float]] = []
+        self._past = Past([])
         self._playbook = ""
         self._messages: list[str] = []
         self._failures: dict[str, Failure] = {}  # of the task, by their common text
         self._explained: list[str] = []  # the lines about failures that were printed
-        self._failed = False
+        self._failed = self._is_check = False
         warn_once_of_log_errors(self._display.warning)
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         """Load the durations of this playbook's last run."""
         forget_closed_workers_when_stopped()
         self._playbook = Path(playbook._file_name).name
-        self._past = [(str(t), float(s)) for t, s in _load().get(self._playbook, [])]
+        self._past = Past([(str(t), float(s)) for t, s in _load().get(self._playbook, [])])
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         """Keep the play's name as a heading for its first task. A play without hosts gets no heading."""
@@ -156,13 +183,14 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         """Start a line."""
         self._finish()
-        if self._heading:
-            self._display.display(f"\n{self._heading}", color="bright blue")
-            self._heading = ""
         self._title = task.get_name().strip()
         self._task_start_s = time.monotonic()
-        if sys.stdout.isatty():
-            sys.stdout.write(f"  ....  {self._title}{self._left()}\r")
+        self._past.advance_to(self._title)
+        self._is_check = task.action in CHECKS
+        if sys.stdout.isatty() and not self._is_check:
+            self._print_heading()
+            line = f"  ....  {self._title}{self._left()}"
+            sys.stdout.write(f"{line[: shutil.get_terminal_size().columns - 1]}\r")
             sys.stdout.flush()
 
     v2_playbook_on_handler_task_start = v2_playbook_on_cleanup_task_start = lambda self, task: (
@@ -170,8 +198,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     )
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """Count the host. The validation of a role's arguments is only reported if it fails."""
-        if result._task.action == "ansible.builtin.validate_argument_spec":
+        """Count the host. A check is only reported if it fails."""
+        if self._is_check:
             return
         self._states["changed" if result._result.get("changed") else "ok"] += 1
         self._handle_warnings(result._result)
@@ -228,20 +256,30 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             self._explained += [line.removeprefix(UNSUPPORTED) for line in new]
         self._failures.clear()
 
+    def _print_heading(self) -> None:
+        if self._heading:
+            self._display.display(f"\n{self._heading}", color="bright blue")
+            self._heading = ""
+
     def _finish(self) -> None:
         if not self._title:
             return
         duration_s = time.monotonic() - self._task_start_s
         self._done.append((self._title, round(duration_s, 2)))
+        on_terminal = sys.stdout.isatty()
+        if on_terminal:
+            sys.stdout.write("\x1b[2K\r")
+            sys.stdout.flush()
+        if self._states.keys() - {"skipped"}:
+            self._print_heading()
         self._explain()
         states = {state: count for state, count in self._states.items() if state != "skipped"}
         if states:
             counts = ", ".join(f"{state} {count}" for state, count in states.items())
             line = f"{duration_s:6.1f}s  {self._title}: {counts}"
             color = "yellow" if "changed" in states else "green"
-            self._display.display(f"{line}{self._left()}", color="red" if "failed" in states else color)
-        elif sys.stdout.isatty():
-            sys.stdout.write("\x1b[2K\r")
+            left = "" if on_terminal else self._left()  # the line of the next task has it
+            self._display.display(f"{line}{left}", color="red" if "failed" in states else color)
         for line in self._messages:
             self._display.display(line)
         self._title = ""
@@ -250,11 +288,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def _left(self) -> str:
         """Return how long the remaining tasks took in the last run, e.g. ``  (about 1:20 left)``."""
-        titles = [title for title, _ in self._past]
-        if self._title not in titles:
-            return ""
-        last = len(titles) - 1 - titles[::-1].index(self._title)
-        left_s = sum(seconds for _, seconds in self._past[last + 1 :])
+        left_s = self._past.left_s()
         return f"  (about {_clock(left_s)} left)" if left_s >= 1 else ""
 
 

@@ -31,7 +31,6 @@ NAMES = {
         "needs_netem",
         "probe_addresses",
         "probe_measured",
-        "require_lab",
     ],
     "callback": ["dasklab", "lab_lock"],
     "strategy": ["mitogen_or_linear"],

@@ -44,14 +44,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 outcome = provision(request, apply=not self._task.check_mode, builds_images=builds_images)
         except LabError as error:
             raise AnsibleActionFail(str(error)) from None
+        started = [] if self._task.check_mode else outcome.started
         return {
             **result,
             "changed": bool(outcome.calls),
             "calls": outcome.calls,
             "changes": outcome.changes,
             "created": outcome.created,
-            "started": [] if self._task.check_mode else outcome.started,
-            "starting": outcome.starting,
+            "starting": list(dict.fromkeys([*outcome.starting, *started])),
             "guests": outcome.guests,
             "diff": {"prepared": outcome.text},
             "warnings": outcome.warnings,

@@ -62,9 +62,8 @@ RETURN = r"""
 calls: {description: The API calls of the plan as text, type: list, returned: always}
 changes: {description: "The same calls: method, path, params, why", type: list, returned: always}
 created: {description: Names of machines that were made anew, type: list, returned: always}
-started: {description: Names of machines that were started, type: list, returned: always}
 starting:
-  description: Names of machines that run, but so short that they may not answer yet
+  description: Names of machines that were started, now or so recently that they may not answer yet
   type: list
   returned: always
 guests: {description: "Per machine: vmid, node, status, nets after the run", type: dict, returned: always}

@@ -144,7 +144,7 @@ class ActionModule(ActionBase):
         with open(@FOLDER@ + "/requests", "a") as file:
             file.write(json.dumps(request) + "\\n")
         result = Path(@FOLDER@, "result.json")
-        changes = json.loads(result.read_text()) if result.exists() else {"created": [], "started": []}
+        changes = json.loads(result.read_text()) if result.exists() else {"created": [], "starting": []}
         return {"changed": False, "calls": [], "guests": {}, **changes}
 """
 CONFIGURE = """

@@ -130,7 +130,7 @@ def test_failure_survives_being_stored(lab: DryLab) -> None:
 
 
 def test_started_machines_are_waited_for_and_new_ones_configured(lab: DryLab) -> None:
-    changes = {"created": ["worker-2"], "started": ["worker-1", "worker-2"]}
+    changes = {"created": ["worker-2"], "starting": ["worker-1", "worker-2"]}
     (lab.folder / "result.json").write_text(json.dumps(changes))
     process = lab.play_trial()
     assert process.returncode == 0, process.stdout

@@ -93,7 +93,7 @@ def test_playbook_refuses_an_inventory_without_a_lab(user: User, inventory: str,
         "ansible-playbook", "-i", inventory, str(PLAYBOOKS / f"{verb}.yml"), ANSIBLE_CONFIG=config
     )
     assert process.returncode != 0
-    assert "changed=0" not in process.stdout
+    assert "failed=0" not in process.stdout
     reason = "has no hosts in group 'lab'" if inventory == "nolab.yml" else f"inventory source {user.folder}"
     assert reason in process.stdout + process.stderr
 

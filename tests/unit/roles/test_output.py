@@ -54,3 +54,21 @@ def test_repeated_reason_is_recognized(output: ModuleType) -> None:
     assert output.repeats("unsupported: tc: no netem", known)
     assert not output.repeats("tc: no netem here", known)
     assert not output.repeats("no netem", known)
+
+
+def test_time_left_follows_the_plays_and_never_rises(output: ModuleType) -> None:
+    """Role base comes once for each role; the estimate went 0:18, 0:02, 0:01, 0:14, 0:01, 0:10."""
+    tasks = [("base", 1.0), ("guest", 8.0), ("base", 1.0), ("netem", 7.0), ("base", 1.0), ("dask", 10.0)]
+    past = output.Past(tasks)
+    left_s = []
+    for title in ("base", "new", "guest", "base", "netem", "base", "dask", "base"):
+        past.advance_to(title)
+        left_s.append(past.left_s())
+    assert left_s == [27, 27, 19, 18, 11, 10, 0, 0]
+
+
+def test_skipped_tasks_shorten_the_time_left(output: ModuleType) -> None:
+    past = output.Past([("a", 1.0), ("b", 20.0), ("c", 3.0)])
+    past.advance_to("a")
+    past.advance_to("c")
+    assert past.left_s() == 0

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from dasklab.machines.inventory.groups import REQUIRED
+from dasklab.machines.inventory.topology import Guest, Lab
+from dasklab.model.forms.strict import validate
 from dasklab.model.settings.trial_settings import Probes
 from dasklab.paths import PLAYBOOKS, ROLES
 
@@ -144,6 +147,26 @@ def test_variables_have_the_role_s_prefix_and_their_defaults_are_the_documented_
     plain = {option: value for option, value in defaults.items() if "{{" not in str(value)}
     shown = {option: entry.get("default") for option, entry in documented.items() if option in plain}
     assert {option: plain[option] for option in shown} == shown
+
+
+def test_lab_of_role_proxmox_vm_is_the_model_of_a_lab() -> None:
+    specification = options("proxmox_vm")["proxmox_vm_lab"]["options"]
+    assert set(specification) == set(Lab.model_fields)
+    assert set(specification["guests"]["options"]) == set(Guest.model_fields)
+    [play] = yaml.safe_load(role_pages.specification(ROLES / "proxmox_vm")["main"]["examples"])
+    assert validate(Lab, play["vars"]["proxmox_vm_lab"], "example").guests[0].name == "one"
+
+
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
+def test_pattern_of_hosts_has_no_logic(path: Path) -> None:
+    patterns = [play["hosts"] for play in yaml.safe_load(path.read_text()) if "hosts" in play]
+    plain = re.compile(r"(\w+|\{\{ \w+ \| default\('lab'\) \}\})(,&\w+)?")
+    assert [pattern for pattern in patterns if not plain.fullmatch(pattern)] == []
+
+
+def test_required_groups_are_those_of_the_command_line() -> None:
+    [play] = yaml.safe_load((PLAYBOOKS / "require_lab.yml").read_text())
+    assert play["tasks"][0]["loop"] == list(REQUIRED)
 
 
 @pytest.mark.parametrize("name", NAMES)
