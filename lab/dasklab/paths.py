@@ -68,3 +68,11 @@ def results() -> Path:
         return Path(configured)
     is_local = Path("inventory/hosts.yml").exists() or Path("results").is_dir()
     return Path("results") if is_local else user_data_path("dasklab") / "results"
+
+
+def shown(path: Path) -> str:
+    """Return a path as a message names it: relative if it is below the working folder."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except (ValueError, FileNotFoundError):  # elsewhere, or the working folder is gone
+        return str(path)

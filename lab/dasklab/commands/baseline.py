@@ -18,4 +18,4 @@ def baseline(inventory: Path, root: Path, again: bool) -> None:
     """Measure the lab once as it is, and print the results."""
     from dasklab.console.trials.baseline_run import measure
 
-    measure(open_running(inventory), root, again=again)
+    measure(open_running(inventory), root, again=again, details=True)

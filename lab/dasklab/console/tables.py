@@ -96,7 +96,7 @@ def list_runs(root: Path, as_json: bool = False) -> None:
 
 def _run_row(run: Run) -> RunRow:
     return RunRow(
-        run=str(run),
+        run=str(run.folder),
         quick=run.document.quick,
         planned=len(run.planned),
         finished=len(run.trials),
@@ -110,7 +110,7 @@ def print_run_as_json(run: Run) -> None:
     by_metric = answers(table(run), run.metrics)
     statuses: Counter[str] = Counter(trial.result.status for trial in run.trials)
     document = ShownRun(
-        run=str(run),
+        run=str(run.folder),
         simulated_from=identity.simulated_from(run),
         trials=dict(statuses),
         metrics=[MetricTable.of(metric, answer) for metric, answer in by_metric.items()],

@@ -164,7 +164,7 @@ def setup(run: Run, experiment: Experiment, calibrations: Calibrations, seeds: i
             },
             "kernel_lacks": {},
             "simulated": SimulatedSetup(
-                origin=str(run),
+                origin=str(run.folder),
                 workloads=tuple(entry.workload for entry in calibrations.workloads),
                 seeds=seeds,
                 prediction_error=Validated.read().prediction_error,

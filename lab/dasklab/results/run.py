@@ -36,6 +36,7 @@ from dasklab.model.forms.document import Document
 from dasklab.model.forms.strict import validate
 from dasklab.model.settings.simulated import SimulatedSetup
 from dasklab.notices import warn
+from dasklab.paths import shown
 from dasklab.results import cached, pack, recording
 from dasklab.results.recording import Recording
 from dasklab.results.storage import damage as damages
@@ -60,7 +61,7 @@ class Trial:
 
     def __str__(self) -> str:
         """Return where it is, as messages and commands name it."""
-        return str(self.folder)
+        return shown(self.folder)
 
     @property
     def name(self) -> str:
@@ -271,7 +272,7 @@ class Run:
 
     def __str__(self) -> str:
         """Return where it is, as messages and commands name it."""
-        return str(self.folder)
+        return shown(self.folder)
 
     @property
     def name(self) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +18,7 @@ from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.experiments import experiment
 from dasklab.model.experiments.trial import Setup
 from dasklab.model.files import Campaign
-from dasklab.model.forms.number_format import format_number
+from dasklab.model.settings.metric import METRICS, Metric
 from dasklab.results.run import Run, Trial, open_run
 from dasklab.results.table import table
 from dasklab.results.validity import completeness
@@ -24,11 +26,14 @@ from dasklab.running.driver import driver
 from dasklab.running.driver.driver import ActiveRun
 from dasklab.running.plan.setup import setup_of
 from dasklab.running.playbooks.ansible_lab import AnsibleLab
-from dasklab.terminal import print_table
+from dasklab.terminal import counted, print_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def measure(lab: Inventory, root: Path, *, again: bool = False) -> None:
-    """Measure the lab's baseline unless it has a valid one, and print the results.
+def measure(lab: Inventory, root: Path, *, again: bool = False, details: bool = False) -> None:
+    """Measure the lab's baseline unless it has a valid one, and print a sentence, or every metric in detail.
 
     Raises:
         LabError: the trial failed or is invalid; the message contains the reasons.
@@ -46,33 +51,59 @@ def measure(lab: Inventory, root: Path, *, again: bool = False) -> None:
             run = (None if again else _stored_run(lab, setup)) or _new_run(lab, setup, root)
             execute(run, AnsibleLab(lab.path))
         _refuse_failed(run.opened_again())
-        click.echo("Measured the baseline.")
-    show(run.opened_again())
-    click.echo("\nTo run an experiment: dasklab run EXPERIMENT (dasklab run lists all)")
+    show(run.opened_again(), details=details)
 
 
-def show(run: Run) -> None:
-    """Print the baseline's metrics, one per line, and where its captures are."""
+def show(run: Run, *, details: bool = False) -> None:
+    """Print the baseline in a sentence, and what to do next; with ``details`` a row of each metric, too."""
     frame = table(run)
-    rows = []
-    for metric, values in frame[~frame["warmup"]].groupby("metric", sort=False)["value"]:
-        numbers = map(format_number, (values.median(), values.min(), values.max()))
-        rows.append((str(metric), str(len(values)), *numbers))
-    click.echo(f"Results: {run}\n")
-    print_table(("metric", "n", "median", "min", "max"), rows)
+    groups = frame[~frame["warmup"]].groupby("metric", sort=False)["value"]
+    values = {str(name): group for name, group in groups}
+    click.echo(f"\n{sentence(values)}")
+    if details:
+        click.echo()
+        rows = [_row(METRICS[name], rows) for name, rows in values.items()]
+        print_table(("", "values", "median", "least", "most"), rows)
+        click.echo()
     for trial in run.trials:
-        _show_capture(trial)
+        _show_capture(trial, details=details)
+    click.echo(f"Report: dasklab report {quote(str(run))}")
+    click.echo("Next:   dasklab run slow_links --quick")
 
 
-def _show_capture(trial: Trial) -> None:
-    """Print the command that reads a trial's capture, and what the capture lacks."""
+def sentence(values: Mapping[str, pd.Series[float]]) -> str:
+    """Return the baseline in one sentence: time to compute, what the links do, and what was lost."""
+
+    def median(name: str) -> str:
+        return METRICS[name].quantity(values[name].median())
+
+    repeats_s = values["compute_s"]
+    least, most = map(METRICS["compute_s"].format, (repeats_s.min(), repeats_s.max()))
+    count = counted(len(repeats_s), "repeat")
+    parts = [f"{median('compute_s')} to compute ({least} to {most} in {count})"]
+    links = {"throughput_mbit": "links", "rtt_ms": "RTT"}
+    parts += [f"{word} {median(name)}" for name, word in links.items() if name in values]
+    if "drop_events" in values:
+        drops = int(values["drop_events"].sum())
+        parts.append(f"{counted(drops, 'frame')} dropped" if drops else "nothing dropped")
+    return f"Baseline: {'; '.join(parts)}."
+
+
+def _row(metric: Metric, values: pd.Series[float]) -> tuple[str, ...]:
+    """Return a metric's row: how many values there are, their median, the least and the most."""
+    numbers = map(metric.format, (values.median(), values.min(), values.max()))
+    return (metric.heading, str(len(values)), *numbers)
+
+
+def _show_capture(trial: Trial, *, details: bool) -> None:
+    """Print what a trial's capture lacks, and with ``details`` the command that reads it."""
     summary = completeness.read(trial)
     if summary is None:
         return
-    if summary.messages:
+    if details and summary.messages:
         size_mb = sum(capture.stat().st_size for capture in trial.captures) / 1e6
         command = f"dasklab wire {quote(str(trial))}/capture*.pcap"
-        click.echo(f"\nTo read Dask's messages in the capture ({size_mb:.1f} MB): {command}")
+        click.echo(f"To read Dask's messages in the capture ({size_mb:.1f} MB): {command}")
     if problem := completeness.line(summary):
         click.secho(problem, fg="red", bold=True)
 

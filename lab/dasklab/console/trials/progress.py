@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from statistics import median
@@ -107,11 +108,10 @@ def _waiter(run: ActiveRun, inventory: Path, wait_for_quiet: bool) -> Callable[[
     """Return what to call before each trial: it waits for a quiet node, and prints that it does."""
     if not wait_for_quiet:
         return do_not_wait
-    screen = console(sys.stderr)
     return quiet_node.Waiter(
         quiet_node.foreign_pct(inventory),
         run.experiment.tolerances.foreign_pct,
-        lambda line: screen.print(line, markup=False, highlight=False),
+        partial(click.echo, err=True),  # it prints above the progress, which replaces sys.stderr
     )
 
 
@@ -176,8 +176,8 @@ class TimeLeft(ProgressColumn):
     """Counts down to the task's field ``until``, a time of the monotonic clock."""
 
     def render(self, task: Task) -> Text:
-        left_s = max(0.0, task.fields["until"] - time.monotonic())
-        return Text(f"about {duration(left_s)} left")
+        left_s = task.fields["until"] - time.monotonic()
+        return Text(f"about {duration(left_s)} left" if left_s >= 1 else "longer than planned")
 
 
 class TrialDisplay:
@@ -191,8 +191,9 @@ class TrialDisplay:
         self._last_reasons: list[str] = []
         self._finished: set[str] = set()
         completed = len(run.trials) - len(run.pending())
+        until = time.monotonic() + run.remaining_s()
         self._task = progress.add_task(
-            "", total=len(run.trials), completed=completed, until=time.monotonic(), directory=None
+            "", total=len(run.trials), completed=completed, until=until, directory=None
         )
 
     def __call__(self, trial: RequestedTrial, state: State) -> None:
