@@ -3,6 +3,7 @@
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,10 @@ def record(
     dasklab record tcp://10.0.0.2:8786 run/ --seconds 60
     dasklab explain run/
     """
+    if not re.search(r":\d+/?$", scheduler):
+        raise LabError(
+            f"{scheduler}: the port is missing", f"a scheduler's is usually 8786: {scheduler}:8786"
+        )
     from distributed import Client
 
     from dasklab.records.session import Session

@@ -234,8 +234,11 @@ def _resume(
     active = driver.resume(open_run(directory), setup, again=again)
     if blocks and until is None:
         active = more_blocks.extended(active, blocks)
-    if dry_run:
+    if dry_run and not active.pending():
+        click.echo("No trial is left to run.")
+    elif dry_run:
         _print_trials(active.pending(), active.experiment.repeat_s, active.setup)
+    if dry_run:
         return None
     require_trust((trial.workload for trial in active.trials), directory, trusted=trusted)
     if blocks and until is None:

@@ -14,6 +14,7 @@ from dasklab.console.options import SEEDS, on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.picture import save_picture
 from dasklab.console.trust import require_trust, trust_option
+from dasklab.errors import LabError
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def sensitivity(path: Path, seeds: int, address: str | None, trusted: bool, as_j
     from dasklab.results.run import open_run
 
     run = open_run(path)
+    if not run.is_experiment and run.single.is_record:
+        raise LabError(f"{run}: a record; only a trial of the lab has this", "for a record: dasklab whatif")
     equal_trials = baseline(run)
     require_trust((stored.requested.workload for stored in equal_trials), path, trusted=trusted)
     stored = equal_trials[0]

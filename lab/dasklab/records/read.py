@@ -13,6 +13,7 @@ from pyarrow.lib import ArrowException
 
 from dasklab import atomic
 from dasklab.errors import LabError
+from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import CaptureRecords, CaptureReport, Records, Timings
 from dasklab.notices import warn
 from dasklab.records import assemble, chunks, earlier_trials
@@ -50,6 +51,11 @@ def tables_of(trial: Trial, captured: bool = False) -> Frames:
                 return _read(folder)
         except LabError as error:
             warn(f"{error.message}; the tables are made again")
+    if not source.exists() and trial.read(RequestedTrial) is None:
+        raise LabError(
+            f"{trial}: this is no record, trial or run",
+            f"name a folder that `dasklab record` or `dasklab run` wrote; a record has {Record.FILE}",
+        )
     if not source.exists():
         raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FOLDER}/{Record.FILE}")
     record = Trial(source.parent)

@@ -432,6 +432,8 @@ def find_runs(path: Path) -> list[Run]:
     for incomplete in sorted(with_trials - set(folders)):
         warn(f"{incomplete / Campaign.FILE}: the file is missing; the run is left out")
     runs = [run for run, _ in for_each_run(map(Run, folders), lambda run: run.document)]
+    if not runs and documents.exists(RequestedTrial, path):
+        raise LabError(f"{path}: this is a trial; name its run", shown(path.absolute().parent))
     if not runs:
         raise LabError(
             f"{path}: no results here", "`dasklab run` makes some, `--results DIR` looks elsewhere"

@@ -138,13 +138,19 @@ def test_help_takes_less_than_a_second_of_cpu() -> None:
     assert sum(after[2:4]) - sum(before[2:4]) < 1
 
 
+RECORD = str(ROOT / "tests" / "data" / "records" / "queue")
 MISTAKES = [
     (("plan", "-i", "nowhere.yml"), "inventory /nowhere.yml does not exist"),
     (("-i", "nowhere.yml", "plan"), "inventory /nowhere.yml does not exist"),
+    (("ssh", "pve"), "pve is a node, not a host of the lab; there are client, scheduler"),
+    (("inspect", "-i", "/etc/passwd"), "inventory /etc/passwd: "),
+    (("record", "127.0.0.1", "{tmp}/record"), "127.0.0.1: the port is missing"),
+    (("explain", "/etc"), "etc: this is no record, trial or run\n"),
+    (("sensitivity", RECORD), f"{RECORD[1:]}: a record; only a trial of the lab"),
     (("ssh", "worker-9"), "no host 'worker-9' in inventory"),
     (("up", "-i", "nowhere.yml"), "inventory /nowhere.yml does not exist"),
-    (("run", "nix"), "no experiment 'nix'; there are: baseline"),
-    (("run", "basline"), "no experiment 'basline'; there are: baseline"),
+    (("run", "nix"), "no experiment 'nix'\n  `dasklab run` lists all"),
+    (("run", "basline"), "no experiment 'basline'. Did you mean baseline?"),
     (("run", "baseline", "-i", "nowhere.yml"), "inventory /nowhere.yml does not exist"),
     (
         ("run", "/proc"),

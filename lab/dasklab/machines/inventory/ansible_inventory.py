@@ -6,9 +6,11 @@ value is resolved when it is read.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,10 +56,14 @@ class Inventory:
         _load_plugins()
         self._loader = DataLoader()
         self._loader.set_basedir(str(PLAYBOOKS))  # its group_vars apply to every inventory
+        warnings = io.StringIO()  # one of each parser, if no parser can read the file
         try:
-            self._manager = InventoryManager(loader=self._loader, sources=[str(path)])
+            with redirect_stderr(warnings):
+                self._manager = InventoryManager(loader=self._loader, sources=[str(path)])
         except AnsibleError as error:
-            raise LabError(f"inventory {path}: {_first_line(error)}") from None
+            hint = f"{DEFAULT} shows what an inventory looks like"
+            raise LabError(f"inventory {path}: {_first_line(error)}", hint) from None
+        sys.stderr.write(warnings.getvalue())
         self._variables = VariableManager(loader=self._loader, inventory=self._manager)
         # ansible-playbook sets these, and expressions of the inventory may use them.
         self._playbook = {"ansible_playbook_python": sys.executable, "playbook_dir": str(PLAYBOOKS)}
@@ -107,6 +113,9 @@ class Inventory:
         from ansible.template import Templar
 
         raw = self._raw(host)
+        if name not in raw and host in self.hosts("hypervisors"):
+            hosts = ", ".join(self.hosts())
+            raise LabError(f"{host} is a node, not a host of the lab; there are {hosts}")
         if name not in raw:
             raise LabError(f"inventory {self.path}: host {host} has no variable {name!r}")
         try:

@@ -112,8 +112,10 @@ def load(name: str, quick: bool = False) -> tuple[str, Experiment]:
     if not is_file(name):
         path = EXPERIMENTS / f"{name}.yml"
         if not path.exists():
-            hint = did_you_mean(name, names())
-            raise LabError(f"no experiment {name!r}; there are: {', '.join(names())}{hint}")
+            raise LabError(
+                f"no experiment {name!r}{did_you_mean(name, names())}",
+                "`dasklab run` lists all; a file of your own is named by its path, with .yml",
+            )
     raw = translate_experiment(read_mapping(path), path.name)
     full = check(raw, path.name, path.parent)
     short_form = merge({k: v for k, v in raw.items() if k != "quick"}, full.quick)
