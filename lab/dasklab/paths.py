@@ -70,7 +70,7 @@ def results() -> Path:
     return Path("results") if is_local else user_data_path("dasklab") / "results"
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """Return a path as a message names it: relative if it is below the working folder."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))

@@ -36,7 +36,7 @@ from dasklab.model.forms.document import Document
 from dasklab.model.forms.strict import validate
 from dasklab.model.settings.simulated import SimulatedSetup
 from dasklab.notices import warn
-from dasklab.paths import shown
+from dasklab.paths import display_path
 from dasklab.results import cached, pack, recording
 from dasklab.results.recording import Recording
 from dasklab.results.storage import damage as damages
@@ -61,7 +61,7 @@ class Trial:
 
     def __str__(self) -> str:
         """Return where it is, as messages and commands name it."""
-        return shown(self.folder)
+        return display_path(self.folder)
 
     @property
     def name(self) -> str:
@@ -272,7 +272,7 @@ class Run:
 
     def __str__(self) -> str:
         """Return where it is, as messages and commands name it."""
-        return shown(self.folder)
+        return display_path(self.folder)
 
     @property
     def name(self) -> str:
@@ -433,7 +433,7 @@ def find_runs(path: Path) -> list[Run]:
         warn(f"{incomplete / Campaign.FILE}: the file is missing; the run is left out")
     runs = [run for run, _ in for_each_run(map(Run, folders), lambda run: run.document)]
     if not runs and documents.exists(RequestedTrial, path):
-        raise LabError(f"{path}: this is a trial; name its run", shown(path.absolute().parent))
+        raise LabError(f"{path}: this is a trial; name its run", display_path(path.absolute().parent))
     if not runs:
         raise LabError(
             f"{path}: no results here", "`dasklab run` makes some, `--results DIR` looks elsewhere"

@@ -13,10 +13,10 @@ def probe_addresses(targets: Sequence[str], hostvars: Mapping[str, Mapping[str, 
 
     It is the one on the link under test, or else the one that Ansible uses.
     """
-    known = {target: hostvars[target] for target in targets if target in hostvars}
+    variables_by_name = {target: hostvars[target] for target in targets if target in hostvars}
     addresses = {
         target: variables.get("lab_address") or variables.get("ansible_host")
-        for target, variables in known.items()
+        for target, variables in variables_by_name.items()
     }
     return {target: str(address) for target, address in addresses.items() if address}
 

@@ -45,9 +45,9 @@ def address_of(name: str, settings: Document, addresses: Mapping[str, str]) -> s
     Raises:
         HostError: the name has no address.
     """
-    known: str | None = settings["hosts"].get(name) or addresses.get(name)
-    if known:
-        return known
+    address: str | None = settings["hosts"].get(name) or addresses.get(name)
+    if address:
+        return address
     try:
         socket.getaddrinfo(name, None)
     except OSError:
