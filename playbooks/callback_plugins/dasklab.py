@@ -94,7 +94,12 @@ class Past:
 
 
 def reason(result: dict[str, Any]) -> list[str]:
-    """Return why a task failed: the module's message and the last lines of its command. Pure."""
+    """Return why a task failed: the module's message and the last lines of its command. Pure.
+
+    Of a loop, these are the reasons of the items that failed.
+    """
+    if items := [item for item in result.get("results") or [] if item.get("failed")]:
+        return list(dict.fromkeys(line for item in items for line in reason(item)))
     message = str(result.get("msg") or "").strip()
     stderr, stdout = (str(result.get(key) or "").splitlines()[-LAST_LINES:] for key in ("stderr", "stdout"))
     stderr = [line for line in stderr if not line.startswith(SSH_CLOSED)]

@@ -31,6 +31,13 @@ def output() -> ModuleType:
         ),
         ({"msg": "twice", "stderr": "twice\n\n"}, ["twice"]),
         ({}, ["no reason given"]),
+        (
+            {
+                "msg": "One or more items failed",
+                "results": [{"msg": "fine"}, {"msg": "no lab", "failed": True}],
+            },
+            ["no lab"],
+        ),
     ],
 )
 def test_reason_is_the_message_of_the_module_or_of_its_command(
