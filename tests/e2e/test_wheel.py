@@ -107,7 +107,7 @@ def test_destroy_left_nothing(folder: Path, lab: Path) -> None:
 
 def test_run_is_explained_after_its_lab_is_gone(installed: Installed, folder: Path, lab: Path) -> None:
     [run] = (path.parent for path in (lab / "results" / "slow").glob("*/experiment.json"))
-    assert "link=50M" in installed.good(folder, "dasklab", "explain", str(run))
+    assert "link=5M" in installed.good(folder, "dasklab", "explain", str(run))
 
 
 def test_daskwire_reads_a_capture(installed: Installed, tmp_path: Path) -> None:

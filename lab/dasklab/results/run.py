@@ -292,6 +292,8 @@ class Run:
             LabError: this is not a run of an experiment, or it names trials outside of it.
         """
         campaign = documents.read(Campaign, self.folder)
+        if campaign is None and documents.exists(RequestedTrial, self.folder):
+            raise LabError(f"{self}: this is a trial; name its run, {display_path(self.folder.parent)}")
         if campaign is None:
             raise LabError(f"{self}: this is not a run's directory, it has no {Campaign.FILE}")
         if outside := [name for name in campaign.order if Path(name).name != name]:
@@ -432,8 +434,6 @@ def find_runs(path: Path) -> list[Run]:
     for incomplete in sorted(with_trials - set(folders)):
         warn(f"{incomplete / Campaign.FILE}: the file is missing; the run is left out")
     runs = [run for run, _ in for_each_run(map(Run, folders), lambda run: run.document)]
-    if not runs and documents.exists(RequestedTrial, path):
-        raise LabError(f"{path}: this is a trial; name its run", display_path(path.absolute().parent))
     if not runs:
         raise LabError(
             f"{path}: no results here", "`dasklab run` makes some, `--results DIR` looks elsewhere"

@@ -63,6 +63,20 @@ def test_a_trial_and_a_record_open_as_runs_of_one_trial(folder: Path, tmp_path: 
         open_run(folder).single  # noqa: B018  # it is refused
 
 
+def test_a_message_names_a_run_below_the_working_folder_by_a_short_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An absolute path is broken over two lines of a terminal, and cannot be pasted."""
+    assert str(open_run(folder)) == str(folder)
+    monkeypatch.chdir(folder.parent)
+    assert str(open_run(folder)) == folder.name
+
+
+def test_a_trial_in_place_of_a_run_is_named(folder: Path) -> None:
+    with pytest.raises(LabError, match=f"this is a trial; name its run, {folder}"):
+        open_run(folder / TRIAL).document  # noqa: B018  # it is refused
+
+
 def test_a_pack_opens_as_its_folder_does(folder: Path, tmp_path: Path) -> None:
     file = pack.pack(folder, tmp_path / "run.zip")
     assert open_run(file).document == open_run(folder).document
