@@ -9,13 +9,12 @@ from typing import Any
 from dasklab.model.settings.nic import LAB_SLOT, net_from_pve, net_key
 from dasklab.terminal import counted
 
-ROW = "{:<11} {:<6} {:<8} {:<9} {:<28} {:<10} {:<8} {}"
-HEADINGS = ("machine", "VMID", "node", "status", "lab link", "Dask", "service", "impaired, captures")
+HEADINGS = ("machine", "VMID", "node", "status", "lab link", "Dask", "service", "active")
 
 
 def lab_status(names: Sequence[str], hostvars: Mapping[str, Any]) -> str:
     """Return a table with a row per host: its machine on the endpoint, and what ``status_host`` holds."""
-    lines = [ROW.format(*HEADINGS), *(_line(row) for row in lab_status_rows(names, hostvars))]
+    lines = _aligned([HEADINGS, *map(_cells, lab_status_rows(names, hostvars))])
     if calls := _answer(hostvars).get("calls"):
         lines.append(
             "The machines differ from the inventory; `dasklab plan` shows"
@@ -56,13 +55,21 @@ def _services(variables: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     machine = [str(row[key] or "-") for key in ("vmid", "node", "status")]
     if row["answers"]:
-        services = [row["dask"] or "none", row["service"] or "-", f"{row['impaired']}, {row['captures']}"]
+        active = ((row["impaired"], "impairment"), (row["captures"], "capture"))
+        doing = ", ".join(counted(number, noun) for number, noun in active if number)
+        services = [row["dask"] or "none", row["service"] or "-", doing or "-"]
     else:
         services = ["-" if row["status"] == "stopped" else "no answer", "-", "-"]
-    return ROW.format(row["host"], *machine, row["link"] or "", *services)
+    return (row["host"], *machine, row["link"] or "-", *services)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines with columns as wide as their longest cell, two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 class FilterModule:

@@ -107,10 +107,10 @@ def test_status_has_a_row_per_host() -> None:
         (None, False, None, None),
     ]
     assert heading.split()[:2] == ["machine", "VMID"]
-    assert client.split() == ["client", "100", "pve", "stopped", "-", "-", "-"]
+    assert client.split() == ["client", "100", "pve", "stopped", "-", "-", "-", "-"]
     assert worker.split()[:4] == ["worker-1", "101", "pve", "running"]
-    assert worker.endswith("2025.4.1   active   1, 0") and "vmbr1" in worker
-    assert unknown.split() == ["worker-2", "-", "-", "-", "no", "answer", "-", "-"]
+    assert worker.endswith("2025.4.1   active   1 impairment") and "vmbr1" in worker
+    assert unknown.split() == ["worker-2", "-", "-", "-", "-", "no", "answer", "-", "-"]
     assert "the 1 API call that" in hint
 
 
