@@ -147,7 +147,7 @@ def show_changes(old: Run, new: Run, anyway: bool, as_json: bool = False) -> Non
     suffixes = [identity.heading_suffix(run) for run in (old, new)]
     rows = [
         (
-            change.metric,
+            METRICS[change.metric].heading,
             change.cell,
             METRICS[change.metric].format(change.old),
             METRICS[change.metric].format(change.new),
