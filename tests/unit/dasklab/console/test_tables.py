@@ -105,7 +105,9 @@ def test_runs_are_listed_compared_and_exported(
     assert table[0].strip() == "Time to compute, s (compute_s)"
     assert table[1].split()[:4] == ["delay_ms", "n", "median", "x"]
     assert [row.split()[0] for row in table[2:5]] == ["0", "50", "200"]
-    assert dasklab("results", "compare", old.stored.folder, new.stored.folder).count("Time to compute, s") == 3
+    assert (
+        dasklab("results", "compare", old.stored.folder, new.stored.folder).count("Time to compute, s") == 3
+    )
     dasklab("results", "export", old.stored.folder, tmp_path / "a.csv")
     assert len(pd.read_csv(tmp_path / "a.csv")) == len(load(old.stored.folder))
 
