@@ -162,9 +162,9 @@ def print_summary(capture: Capture, summary: dict[str, Any]) -> None:
     """Print a summary (see ``daskwire.summarise``): hosts, problems, traffic, slowest transfers, times."""
     for line in [*headlines(summary), *_hosts(capture), *_answer(capture)]:
         write_text(line)
-    for name, shown in SUMMARY_COLUMNS.items():
+    for name, table_columns in SUMMARY_COLUMNS.items():
         write_line()
-        _print_largest(capture, name, shown)
+        _print_largest(capture, name, table_columns)
     transfers = slowest(capture, SLOWEST)
     if transfers["source"]:
         write_line()

@@ -65,7 +65,7 @@ KIND = Kind(
     meaning="A worker is much farther from the scheduler than the others.",
     threshold=(
         f"its smallest RTT is {FAR_MS:.0f} ms longer than the median of the other workers and"
-        f" {FAR_RATIO:.0f} times as long, and messages to and from it took {COSTLY_S} s longer in all"
+        f" {FAR_RATIO:.0f} times theirs, and messages to and from it took {COSTLY_S} s longer in all"
     ),
     advice="Start workers near their scheduler, or look for a detour of their packets (traceroute, a VPN).",
     effects=frozenset({"slow link"}) | DELAYS,

@@ -99,8 +99,8 @@ def _ends_message(evidence: Evidence, flows: list[int], time_ns: Ints) -> Flags:
     messages = evidence.capture.messages
     own = np.isin(messages.flow, flows)
     begin_ns, end_ns = messages.time_ns[own], np.sort(messages.end_ns[own])
-    begun, ended = (np.searchsorted(times, time_ns, "right") for times in (np.sort(begin_ns), end_ns))
-    return np.isin(time_ns, end_ns) & (begun <= ended)
+    starts, stops = (np.searchsorted(times, time_ns, "right") for times in (np.sort(begin_ns), end_ns))
+    return np.isin(time_ns, end_ns) & (starts <= stops)
 
 
 def _reference(pair: Pair, rates: dict[Pair, Rate]) -> float:
