@@ -237,15 +237,15 @@ class _Worker:
         """Return stamps of the worker's clock."""
         executing = self.executing.last(key, start)
         ready = self.ready.last(key, executing)
-        done = self.ended.first(key, stop)
-        reported = self.reported.first(key, done)
+        completion = self.ended.first(key, stop)
+        reported = self.reported.first(key, completion)
         return {
             "arrived_s": self.arrived.last(key, ready or executing or start),
             "ready_s": ready,
             "executing_s": executing,
             "start_s": start,
             "stop_s": stop,
-            "done_s": done,
+            "done_s": completion,
             "report_due_s": self.due.get((key, reported)) or None,
             "reported_s": reported,
         }

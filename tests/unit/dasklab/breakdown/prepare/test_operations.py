@@ -1,4 +1,4 @@
-"""Computations of a record are told apart, and the path leads through the client from one to the next."""
+"""Each computation of a record is an operation, and the path leads through the client from one to the next."""
 
 from __future__ import annotations
 
