@@ -77,7 +77,7 @@ def test_a_cluster_is_recorded_explained_checked_and_packed(tmp_path: Path) -> N
 
 def test_a_capture_is_decoded() -> None:
     capture = str(DATA / f"{GOLDEN[0]}.pcap.gz")
-    assert "register-worker" in run(DECODE, capture)
+    assert "get_data: receive" in run(DECODE, capture)
 
 
 @pytest.mark.parametrize(("encoding", "columns"), [("ascii", "40"), ("cp1252", "80")])
@@ -91,7 +91,7 @@ def test_any_console_shows_an_explanation(encoding: str, columns: str, tmp_path:
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_any_console_shows_a_capture(encoding: str) -> None:
     capture = str(DATA / f"{GOLDEN[0]}.pcap.gz")
-    assert "register-worker" in run(DECODE, capture, PYTHONIOENCODING=encoding, COLUMNS="40")
+    assert "get_data: receive" in run(DECODE, capture, PYTHONIOENCODING=encoding, COLUMNS="40")
 
 
 def test_commands_of_the_lab_need_linux(monkeypatch: pytest.MonkeyPatch) -> None:
