@@ -11,13 +11,13 @@ from dasklab.commands.status import StatusRow
 from dasklab.comparison.comparison import CellChange
 from dasklab.comparison.documents import ExplainedDifference
 from dasklab.comparison.reproduction import Reproduced
-from dasklab.console.tables import RunRow, ShownRun
+from dasklab.console.tables import RecordRow, RunRow, ShownRun
 from dasklab.machines.doctor import CheckedLab
 from dasklab.model.forms.json_output import json_schema
 from dasklab.results.history.history import VersionStep
 
 OUTPUTS: dict[str, Any] = {
-    "results": list[RunRow],
+    "results": list[RunRow | RecordRow],
     "results show": ShownRun,
     "results compare": list[CellChange],
     "history": list[VersionStep],

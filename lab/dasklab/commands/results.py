@@ -20,10 +20,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 @json_option
 @results_option
 def results(context: click.Context, root: Path, as_json: bool) -> None:
-    """List, show, compare, export and pack runs.
+    """List, show, compare, export and pack runs; list records.
 
     \b
-    dasklab results                      all runs
+    dasklab results                      all runs, and all records of clusters
     dasklab results show RUN             its cells compared with the baseline
     dasklab results compare OLD NEW      the same cells of two runs
     dasklab results export RUN a.csv     the tidy table, a row per sample (.csv or .parquet)

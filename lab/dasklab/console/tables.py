@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -14,11 +16,14 @@ from pydantic import ConfigDict, Field
 
 from dasklab.comparison.comparison import CellChange
 from dasklab.comparison.runs import compare_runs
+from dasklab.errors import LabError
 from dasklab.model.experiments import cells
 from dasklab.model.forms.json_output import CONFIG, Number, to_json
 from dasklab.model.settings.metric import METRICS
+from dasklab.notices import warn
+from dasklab.records.document import read_document
 from dasklab.results import load
-from dasklab.results.run import Run, find_runs
+from dasklab.results.run import Run, contains_runs, find_records, find_runs
 from dasklab.results.statistics import identity, reasons
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.answers import answers
@@ -38,6 +43,16 @@ class RunRow:
     finished: Annotated[int, Field(description="Trials that have a result.")]
     ok: Annotated[int, Field(description="Trials that are valid.")]
     accelerator: Annotated[str, Field(description="kvm, tcg, lxc or simulated; ? if unknown.")]
+
+
+@dataclass(frozen=True)
+class RecordRow:
+    """A row of `dasklab results`: the record of a cluster that is not a lab's."""
+
+    record: Annotated[str, Field(description="Folder of the record.")]
+    start: Annotated[float, Field(description="When it begins, in seconds since 1970.")]
+    duration_s: Annotated[float, Field(description="How long was recorded.")]
+    complete: Annotated[bool | None, Field(description="Whether nothing is missing; null if unknown.")]
 
 
 @dataclass(frozen=True)
@@ -76,11 +91,21 @@ class ShownRun:
 
 
 def list_runs(root: Path, as_json: bool = False) -> None:
-    """Print all runs below a directory, with the numbers of their finished and their valid trials."""
-    runs = [_run_row(run) for run in find_runs(root)]
+    """Print all runs below a directory, with the numbers of their valid trials, and all records."""
+    recorded = list(_record_rows(root))
+    runs = [_run_row(run) for run in find_runs(root)] if contains_runs(root) or not recorded else []
     if as_json:
-        click.echo(to_json(runs, list[RunRow]))
+        click.echo(to_json([*runs, *recorded], list[RunRow | RecordRow]))
         return
+    if runs:
+        _print_runs(runs)
+    if runs and recorded:
+        click.echo()
+    if recorded:
+        _print_records(recorded)
+
+
+def _print_runs(runs: list[RunRow]) -> None:
     rows = [
         (
             row.run,
@@ -92,6 +117,31 @@ def list_runs(root: Path, as_json: bool = False) -> None:
         for row in runs
     ]
     print_table(("run", "form", "trials", "ok", "accelerator"), rows)
+
+
+def _print_records(recorded: list[RecordRow]) -> None:
+    completeness = {True: "yes", False: "no", None: "unknown"}
+    rows = [
+        (
+            row.record,
+            f"{datetime.fromtimestamp(row.start):%Y-%m-%d %H:%M}",
+            duration(row.duration_s),
+            completeness[row.complete],
+        )
+        for row in recorded
+    ]
+    print_table(("record", "begins", "lasts", "complete"), rows)
+
+
+def _record_rows(root: Path) -> Iterator[RecordRow]:
+    """Yield the records below a directory; report those that are damaged."""
+    for record in find_records(root):
+        try:
+            document = read_document(record.folder)
+        except LabError as error:
+            warn(f"{error.message}; the record is left out")
+            continue
+        yield RecordRow(str(record), document.start, document.stop - document.start, document.complete)
 
 
 def _run_row(run: Run) -> RunRow:

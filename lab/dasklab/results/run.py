@@ -441,6 +441,17 @@ def find_runs(path: Path) -> list[Run]:
     return runs
 
 
+def contains_runs(path: Path) -> bool:
+    """Return whether there is a run of an experiment at or below a folder."""
+    return any(path.glob(f"**/{Campaign.FILE}"))
+
+
+def find_records(path: Path) -> list[Trial]:
+    """Return the records of clusters at or below a folder, by path, without those of a lab's trials."""
+    folders = sorted(file.parent for file in path.glob(f"**/{RECORD_DOCUMENT}"))
+    return [Trial(folder) for folder in folders if not (folder.parent / RequestedTrial.FILE).exists()]
+
+
 def for_each_run(runs: Iterable[Run], function: Callable[[Run], T]) -> Iterator[tuple[Run, T]]:
     """Yield each run with the result of ``function``. Runs for which it fails are reported and left out.
 

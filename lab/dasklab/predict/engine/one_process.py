@@ -80,7 +80,7 @@ def run_on_worker(document: str, seed: int, archive: str) -> ProcessResult:
 
 
 def unpack(folder: Path, archive: str) -> Path:
-    """Unpack an archive beside itself, once for all threads of a worker; return the folder."""
+    """Unpack an archive in its folder, once for all threads of a worker; return the unpacked folder."""
     packages = folder / Path(archive).stem
     if not packages.exists():
         draft = folder / f"{packages.name}-{threading.get_ident()}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -147,3 +149,21 @@ def test_valid_trials_share_no_reason(
     printed = capsys.readouterr().err
     assert (printed.count("ok  "), printed.count("as above")) == (8, 0)
     assert len(re.findall(r"  time to compute [\d.]+ s$", printed, re.M)) == 8
+
+
+def test_records_are_listed_beside_runs(two_factors: driver.ActiveRun, tmp_path: Path) -> None:
+    """Those of a trial are none: they belong to the run. A damaged one is reported and left out."""
+    records, run = Path(__file__).parents[3] / "data" / "records", two_factors.stored.folder
+    shutil.copytree(run, tmp_path / "bridge_rate" / run.name)
+    [*_, trial] = (tmp_path / "bridge_rate" / run.name).glob("*/trial.json")
+    shutil.copytree(records / "queue", trial.parent / "record")
+    shutil.copytree(records / "queue", tmp_path / "mine")
+    shutil.copytree(records / "queue", tmp_path / "damaged")
+    (tmp_path / "damaged" / "record.json").write_text("{}")
+    printed = CliRunner().invoke(main, ["results", "--results", str(tmp_path)], catch_exceptions=False)
+    assert printed.exit_code == 0
+    rows = [line.split()[0] for line in printed.stdout.splitlines() if line.strip()]
+    assert rows == ["run", str(tmp_path / "bridge_rate" / run.name), "record", str(tmp_path / "mine")]
+    assert "the record is left out" in printed.stderr
+    listed = json.loads(dasklab("results", "--json", "--results", tmp_path / "mine"))
+    assert [(row["record"], round(row["duration_s"])) for row in listed] == [(str(tmp_path / "mine"), 3)]

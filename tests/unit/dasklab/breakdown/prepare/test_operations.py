@@ -1,4 +1,4 @@
-"""Each computation of a record is an operation, and the path leads through the client from one to the next."""
+"""Computations of a record are operations, and the path leads through the client from one to the next."""
 
 from __future__ import annotations
 
