@@ -9,7 +9,7 @@ from dasklab.commands.inspect import HostRow
 from dasklab.commands.plan import PlannedCall
 from dasklab.commands.status import StatusRow
 from dasklab.comparison.comparison import CellChange
-from dasklab.comparison.documents import ExplainedDifference
+from dasklab.comparison.documents import ExplainedDifference, ExplainedVariation
 from dasklab.comparison.reproduction import Reproduced
 from dasklab.console.tables import RecordRow, RunRow, ShownRun
 from dasklab.machines.doctor import CheckedLab
@@ -26,7 +26,9 @@ OUTPUTS: dict[str, Any] = {
     "plan": list[PlannedCall],
     "doctor": CheckedLab,
     "reproduce": Reproduced,
-    "explain": ExplainedTrial | ExplainedOperation | ExplainedDifference | ExplainedClauses,
+    "explain": (
+        ExplainedTrial | ExplainedOperation | ExplainedDifference | ExplainedVariation | ExplainedClauses
+    ),
 }
 """Command -> what it prints."""
 

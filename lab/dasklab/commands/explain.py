@@ -42,7 +42,7 @@ class TraceFile(OutputFile):
 
 @click.command()
 @click.argument("first", metavar="TRIAL|RUN", type=FOLDER)
-@click.argument("second", metavar="[TRIAL|RUN]", required=False, type=FOLDER)
+@click.argument("others", metavar="[TRIAL|RUN]...", nargs=-1, type=FOLDER)
 @click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
 @click.option("--why", is_flag=True, help="List the evidence of each clause: tasks, transfers, threads.")
 @click.option("--memory", is_flag=True, help="List the peak memory of workers for each kind of task.")
@@ -53,7 +53,7 @@ class TraceFile(OutputFile):
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def explain(
     first: Path,
-    second: Path | None,
+    others: tuple[Path, ...],
     operation: int | None,
     why: bool,
     memory: bool,
@@ -72,6 +72,7 @@ def explain(
     dasklab explain RUN RUN        what each cell of the second run spends more than in the first
     dasklab explain RECORD         what `dasklab record` wrote: the whole, and a row per computation
     dasklab explain RECORD --why   the sentence, and what each clause of it rests on
+    dasklab explain RECORD RECORD RECORD...   what varies between several records of one program
 
     A record can be compared and exported like a trial. RUN and RECORD may be packed: run.zip, and of a trial
     in it run.zip/1-01-baseline.
@@ -90,17 +91,20 @@ def explain(
     }
     if run.is_experiment:
         _refuse(of_one_trial, f"{run}: a run of an experiment")
-        if second is None:
+        if not others:
             _explain_run(run, captured, as_json)
+        elif len(others) > 1:
+            raise click.UsageError("two runs of experiments are compared at a time; three or more: records")
         else:
-            _explain_runs(run, _second_run(second), captured, as_json)
+            _explain_runs(run, _second_run(others[0]), captured, as_json)
         return
     trial = explain.explain(run.single, captured)
     if operation is not None:
         trial = trial.only(operation)
-    if second is not None:
-        _refuse({**of_one_trial, "--operation": None}, "two trials are compared")
-        _print_trials(trial, explain.explain(open_trial(second), captured), as_json)
+    if others:
+        _refuse({**of_one_trial, "--operation": None}, "several trials are compared")
+        trials = [trial, *(explain.explain(open_trial(other), captured) for other in others)]
+        (_print_variation if len(trials) > 2 else _print_trials)(trials, as_json)
         return
     if as_json:
         _print_json(trial, run.name, why)
@@ -214,14 +218,37 @@ def _print_memory(trial: Explained) -> None:
     print_table(HEAD, rows)
 
 
-def _print_trials(old: Explained, new: Explained, as_json: bool) -> None:
+def _print_variation(trials: list[Explained], as_json: bool) -> None:
+    """Print how three or more trials, or records, vary."""
+    from dasklab.comparison import documents, variation
+    from dasklab.comparison.causes import PathSeconds
+
+    names = tuple(str(trial.trial) for trial in trials)
+    varied = variation.Variation(names, tuple(PathSeconds.of(trial.summary) for trial in trials))
+    if as_json:
+        _echo_json(documents.of_variation(varied))
+        return
+    _print_gaps(trials)
+    click.echo(f"{variation.sentence(varied)}\n")
+    print_table(variation.HEAD, variation.rows(varied))
+    click.echo()
+    print_table(variation.RECORD_HEAD, variation.record_rows(varied))
+
+
+def _print_gaps(trials: list[Explained]) -> None:
+    for trial in trials:
+        if trial.gap:
+            click.echo(f"{trial.trial.name}: {trial.gap}")
+
+
+def _print_trials(trials: list[Explained], as_json: bool) -> None:
     """Print what the second of two trials, or records, spends more than the first."""
     from dasklab.breakdown.show.documents import record_end
     from dasklab.comparison.records import WHOLE, compare_records
 
-    for trial in (old, new):
-        if trial.gap and not as_json:
-            click.echo(f"{trial.trial.name}: {trial.gap}")
+    old, new = trials
+    if not as_json:
+        _print_gaps(trials)
     causes = compare_records([old], [new]).causes[WHOLE]
     _print_causes(causes, new.trial.name, as_json, record_end(old), record_end(new))
     if not as_json:

@@ -11,6 +11,8 @@ from pydantic import Field
 from dasklab.breakdown.show.documents import RecordEnd, Seconds, seconds_of
 from dasklab.comparison import wording
 from dasklab.comparison.comparison import CauseChange, Causes
+from dasklab.comparison.variation import Variation
+from dasklab.comparison.variation import sentence as variation_sentence
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,35 @@ class ExplainedDifference(Seconds):
     before: Annotated[RecordEnd | None, Field(description="Of two trials or records.")]
     after: Annotated[RecordEnd | None, Field(description="Of two trials or records.")]
     changes: list[ComparedCause]
+
+
+@dataclass(frozen=True)
+class VariedSeconds:
+    """The seconds of a bottleneck on the critical path of each record."""
+
+    bottleneck: str
+    seconds: list[float]
+    part: Annotated[float, Field(description="Part of the variance of the lengths; all add up to 1.")]
+
+
+@dataclass(frozen=True)
+class ExplainedVariation:
+    """How several records of one program vary."""
+
+    names: Annotated[list[str], Field(description="The records, in the order of all lists of seconds.")]
+    sentence: str
+    lengths_s: list[float]
+    causes: Annotated[list[VariedSeconds], Field(description="Those that vary with the lengths first.")]
+
+
+def of_variation(variation: Variation) -> ExplainedVariation:
+    """Return how several records vary."""
+    causes = [
+        VariedSeconds(cause.bottleneck.name, list(cause.seconds), cause.part) for cause in variation.causes
+    ]
+    return ExplainedVariation(
+        list(variation.names), variation_sentence(variation), variation.lengths_s, causes
+    )
 
 
 def of_causes(

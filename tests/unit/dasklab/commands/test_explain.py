@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from dasklab.cli import main
 from dasklab.comparison.wording import SINGLE
 
 from tests.unit.dasklab.stored_run import TRIAL, previous_run
+
+RECORDS = Path(__file__).parents[3] / "data" / "records"
 
 
 @pytest.mark.parametrize(
@@ -40,5 +44,21 @@ def test_option_for_one_trial_is_refused_for_two(option: str, tmp_path: Path) ->
     trial, file = previous_run(tmp_path) / TRIAL, tmp_path / "out.pftrace"
     result = CliRunner().invoke(main, ["explain", str(trial), str(trial), option, str(file)])
     assert result.exit_code == 2
-    assert f"two trials are compared, and {option} is for one trial" in result.output
+    assert f"several trials are compared, and {option} is for one trial" in result.output
     assert not file.exists()
+
+
+def test_three_records_show_which_causes_vary(tmp_path: Path) -> None:
+    copies = [
+        str(shutil.copytree(RECORDS / name, tmp_path / name)) for name in ("queue", "retries", "noworkers")
+    ]
+    shown = CliRunner().invoke(main, ["explain", *copies], catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert "3 records took" in shown.output
+    assert "What varies with the length: waiting for workers" in shown.output
+    printed = CliRunner().invoke(main, ["explain", "--json", *copies], catch_exceptions=False).output
+    document = json.loads(printed)
+    assert document["names"] == copies
+    assert sum(cause["part"] for cause in document["causes"]) == pytest.approx(1, abs=0.1)
+    refused = CliRunner().invoke(main, ["explain", "--why", *copies])
+    assert (refused.exit_code, "--why is for one trial" in refused.output) == (2, True)
