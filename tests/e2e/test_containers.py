@@ -45,7 +45,7 @@ def test_up_creates_containers_and_measures_a_baseline_without_mitogen(
     output = bench.good("dasklab", "up", "--guests", "container")
     assert guests(bench, "lxc") == dict.fromkeys(NAMES, "running")
     assert guests(bench, "qemu") == {}
-    assert re.search(r"compute_s +3 ", output), output[-3000:]
+    assert re.search(r"Baseline: \S+ m?s to compute \(.* in 3 repeats\); links ", output), output[-3000:]
     trial = next((bench.folder / "results").rglob("completeness.json")).parent
     assert json.loads((trial / "completeness.json").read_text())["verdict"] == "complete"
     configured = json.loads((trial / "configured.json").read_text())

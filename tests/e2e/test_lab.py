@@ -90,7 +90,7 @@ def test_up_completes_an_interrupted_lab_and_measures_a_baseline(bench: Bench) -
     assert {n: vm["status"] for n, vm in machines(bench).items() if n != "dasklab-template"} == dict.fromkeys(
         ["client", "scheduler", "worker-1", "worker-2", "worker-3"], "running"
     )
-    assert re.search(r"compute_s +3 ", output), output[-3000:]
+    assert re.search(r"Baseline: \S+ m?s to compute \(.* in 3 repeats\); links ", output), output[-3000:]
     captures = list((bench.folder / "results").rglob("capture.pcap"))
     assert captures
     assert captures[0].stat().st_size > 10_000
