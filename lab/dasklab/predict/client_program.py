@@ -215,11 +215,15 @@ class _Reader:
         if not self.is_recorded:
             return np.zeros(0), np.zeros(0)
         recorded = [*zip(*calls.of_kind("sync", "scatter"), strict=True)]
+
+        def recorded_s(start: float, stop: float) -> float:
+            return sum(max(0.0, min(stop, end) - max(start, begin)) for begin, end in recorded)
+
         waiting_rows = zip(lines.start[lines.waits], lines.stop[lines.waits], strict=True)
         waits = [
             (start - 2 * SAMPLING_S, stop + 2 * SAMPLING_S)
             for start, stop in waiting_rows
-            if not any(start < end and begin < stop for begin, end in recorded)
+            if recorded_s(start, stop) <= (stop - start) / 2  # its ends are not exact: it may overlap a call
         ]
         return np.array([start for start, _ in waits]), np.array([stop for _, stop in waits])
 
