@@ -75,7 +75,7 @@ def test_clock_of_a_machine_from_the_lab_is_corrected(lab: DryLab, off_s: float)
     set_ahead(lab, "worker-1", off_s)
     checked = correct(lab, "--check")
     assert checked.returncode == 0, checked.stdout
-    assert "Shift the clock: changed 1" in checked.stdout
+    assert "Shift clock: changed 1" in checked.stdout
     assert ahead(lab, "worker-1") == off_s, "check mode must not change the clock"
     process = correct(lab)
     assert process.returncode == 0, process.stdout

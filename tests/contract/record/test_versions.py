@@ -43,7 +43,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packages") / "dask"
     variables = {"dask_packages_venv": folder, "dask_venv": sys.prefix, "dask_python": sys.executable}
     for task in yaml.safe_load((DASK / "tasks" / "packages_install.yml").read_text()):
-        if task["name"] in ("Create the virtual environment", "Install the packages"):
+        if task["name"] in ("Create virtual environment", "Install Python packages"):
             words = task["ansible.builtin.command"]["argv"]
             templates = [Environment(undefined=StrictUndefined).from_string(word) for word in words]
             argv = [template.render(variables) for template in templates]
