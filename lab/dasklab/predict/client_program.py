@@ -217,7 +217,7 @@ class _Reader:
         recorded = [*zip(*calls.of_kind("sync", "scatter"), strict=True)]
 
         def recorded_s(start: float, stop: float) -> float:
-            return sum(max(0.0, min(stop, end) - max(start, begin)) for begin, end in recorded)
+            return float(sum(max(0.0, min(stop, end) - max(start, begin)) for begin, end in recorded))
 
         waiting_rows = zip(lines.start[lines.waits], lines.stop[lines.waits], strict=True)
         waits = [
