@@ -52,4 +52,9 @@ def record(
 
         return whatif_folder(folder, seeds, changes)
 
-    return Session(client, folder, code, keys, explain, whatif, max_mb)
+    def scale(folder: Path, name: str, amounts: tuple[float, ...], seeds: int) -> Any:
+        from dasklab.predict.record_scale import scale_folder
+
+        return scale_folder(folder, name, amounts, seeds)
+
+    return Session(client, folder, code, keys, explain, whatif, scale, max_mb)

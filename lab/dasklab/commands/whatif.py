@@ -33,6 +33,12 @@ HEAD = ("what", "repeats", "mean", "90 % of the repeats", "may be", "moved betwe
     "--set", "assignments", metavar="SETTING=VALUE", multiple=True, help="A change; may be repeated."
 )
 @click.option(
+    "--scale",
+    "size",
+    metavar="SETTING[=A,B,...]",
+    help="Of a RECORD: several sizes of workers, threads or rate_mbit, and what each costs.",
+)
+@click.option(
     "--seeds",
     type=click.IntRange(1, 1000),
     default=SEEDS,
@@ -51,6 +57,7 @@ HEAD = ("what", "repeats", "mean", "90 % of the repeats", "may be", "moved betwe
 def whatif(
     path: Path,
     assignments: tuple[str, ...],
+    size: str | None,
     seeds: int,
     file: Path | None,
     address: str | None,
@@ -73,6 +80,7 @@ def whatif(
     dasklab whatif RUN --set lab_nic_rate_mbit=2500      another rate cap on scheduler and workers
     dasklab whatif TRIAL --set workers=64 --set cores_each=1 --set delay_ms=2
     dasklab whatif RECORD --set workers=12 --set threads=2 --set rate_mbit=1000 --set rtt_ms=5
+    dasklab whatif RECORD --scale workers=2,4,8,16       how many workers, and what they cost
     dasklab whatif TRIAL --set workers=8 --set 'racks=[{workers: 4}, {workers: 4, delay_ms: 2}]'
 
     Settings are those of an experiment (bridge, repeats, links.HOST.loss_pct, nics.HOST.rate_mbit, dask.*),
@@ -89,9 +97,16 @@ def whatif(
 
     run = open_run(path)
     if not run.is_experiment and run.single.is_record:
+        if file:
+            raise LabError(f"--calibration: the record {run} has costs of its own; leave the option out")
         with simulations_on(address):
-            _predict_record(run.single, assignments, seeds, file, as_json=as_json)
+            if size:
+                _scale_record(run.single, assignments, size, seeds, as_json=as_json)
+            else:
+                _predict_record(run.single, assignments, seeds, as_json=as_json)
         return
+    if size:
+        raise LabError(f"--scale {size}: it is for records, and {run} is none", "use --set for each size")
     measured_trials = baseline(run)
     trial, changes = measured_trials[0].requested, parse(assignments)
     require_trust((stored.requested.workload for stored in measured_trials), path, trusted=trusted)
@@ -122,14 +137,10 @@ def whatif(
     _print_notes(changed, calibrations[0], outside, list(unknown))
 
 
-def _predict_record(
-    record: Trial, assignments: tuple[str, ...], seeds: int, file: Path | None, *, as_json: bool
-) -> None:
+def _predict_record(record: Trial, assignments: tuple[str, ...], seeds: int, *, as_json: bool) -> None:
     from dasklab.predict.record_whatif import HEAD, predict
     from dasklab.predict.whatif import parse
 
-    if file:
-        raise LabError(f"--calibration: the record {record} has costs of its own; leave the option out")
     number = count(1)
 
     def report(outcome: Outcome) -> None:
@@ -143,6 +154,28 @@ def _predict_record(
         return
     print_table(HEAD, predicted.cells)
     click.echo("\n" + "\n".join(predicted.notes))
+
+
+def _scale_record(
+    record: Trial, assignments: tuple[str, ...], size: str, seeds: int, *, as_json: bool
+) -> None:
+    from dasklab.predict.record_scale import parse_scale, scale
+    from dasklab.predict.whatif import parse
+
+    number = count(1)
+
+    def report(outcome: Outcome) -> None:
+        click.echo(f"  simulated {next(number)}: {outcome.cpu_s:.1f} s of CPU", err=True)
+
+    name, amounts = parse_scale(size)
+    scaled = scale(record, name, amounts, parse(assignments), range(seeds), report)
+    if as_json:
+        click.echo(json.dumps(asdict(scaled) | {"sentence": scaled.sentence}))
+        return
+    click.echo(f"{scaled.sentence}\n")
+    print_table(scaled.head, (point.cells for point in scaled.points))
+    for note in scaled.notes:
+        click.echo(f"\n{note}")
 
 
 def _widened(rows: list[RunSummary]) -> list[RunSummary]:

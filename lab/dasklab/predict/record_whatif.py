@@ -100,12 +100,8 @@ def predict(
         scenarios = [record.scenario(work, calibration, own, seed=seed) for seed in seeds]
         rows.append(prediction.simulated(what, scenarios, on_outcome)[0])
         changed = scenarios[0]
-        if changes and abs(_error(rows)) > MOST_ERROR:
-            raise LabError(
-                f"no prediction for {folder}: it took {rows[0].mean_s:.2f} s, and its simulation without"
-                f" a change takes {rows[1].mean_s:.2f} s ({_error(rows):+.0%})",
-                "something that is not simulated made the difference; dasklab explain shows what",
-            )
+        if changes:
+            require_similar(folder, rows[0].mean_s, rows[1].mean_s)
     validated = Validated.read()
     wide = [validated.widened(row) if row.simulated else row for row in rows]
     outside = tuple(validated.outside(changed)) if changed else ()
@@ -114,8 +110,7 @@ def predict(
         *work.limits,
         *_unknown(work, changes),
     ]
-    if outside:
-        notes.append(f"Outside of what was validated, so trust it less: {'; '.join(outside)}.")
+    notes += outside_note(outside)
     return Prediction(tuple(rows), tuple(wide), tuple(notes), outside)
 
 
@@ -123,6 +118,27 @@ def whatif_folder(folder: Path, seeds: int, changes: dict[str, Any]) -> Predicti
     """Predict for the record in a folder; ``changes`` are arguments such as ``workers=12``."""
     label = ", ".join(f"{name}={value}" for name, value in changes.items())
     return predict(open_trial(folder), changes, label, range(seeds))
+
+
+def require_similar(folder: Trial, measured_s: float, simulated_s: float) -> None:
+    """Refuse to predict if the simulation without a change is too far from what was measured.
+
+    Raises:
+        LabError: it is.
+    """
+    error = simulated_s / measured_s - 1
+    if abs(error) > MOST_ERROR:
+        raise LabError(
+            f"no prediction for {folder}: it took {measured_s:.2f} s, and its simulation without"
+            f" a change takes {simulated_s:.2f} s ({error:+.0%})",
+            "something that is not simulated made the difference; dasklab explain shows what",
+        )
+
+
+def outside_note(outside: Iterable[str]) -> list[str]:
+    """Say what lies outside of what was validated, if anything does."""
+    names = "; ".join(outside)
+    return [f"Outside of what was validated, so trust it less: {names}."] if names else []
 
 
 def _error(rows: Sequence[RunSummary]) -> float:

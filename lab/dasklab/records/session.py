@@ -71,6 +71,7 @@ class Session:
         keys: str = "plain",
         explain: Callable[[Path], Any] = str,
         whatif: Callable[..., Any] = str,
+        scale: Callable[..., Any] = str,
         max_mb: float = 1000,
         hold: bool = False,
         watches: bool = False,
@@ -85,7 +86,7 @@ class Session:
             raise LabError(f"keys is '{keys}'; it must be one of {', '.join(KEYS)}")
         self.client, self.folder = client, Path(folder)
         self.privacy = Privacy(keys == "hash", code)
-        self._explain, self._whatif = explain, whatif
+        self._explain, self._whatif, self._scale = explain, whatif, scale
         self.watches, self.stop = watches, NAN
         self.hold, self.lease_s = hold, HELD_LEASE_S if hold else LEASE_S
         self.own_recorder = ClientRecorder(client, self.privacy, hold)
@@ -434,6 +435,21 @@ class Session:
             LabError: a setting is unknown or impossible, or the record cannot be simulated.
         """
         return self._whatif(self.folder, seeds, changes)
+
+    def scale(self, name: str = "workers", *amounts: float, seeds: int = 4) -> Any:
+        """Predict how long the recorded block would take with other sizes of the cluster, and their costs.
+
+            run.scale("workers", 2, 4, 8)
+
+        Args:
+            name: ``workers``, ``threads`` or ``rate_mbit``.
+            amounts: without any, a half to four times of what there was.
+            seeds: number of simulations of each size.
+
+        Raises:
+            LabError: it cannot be scaled, or the record cannot be simulated.
+        """
+        return self._scale(self.folder, name, amounts, seeds)
 
 
 async def _answer(request: Awaitable[Any]) -> Any:

@@ -163,3 +163,32 @@ def test_factors_hold_for_requested_links_of_a_record(work: record.RecordedWork)
     work = replace(work, calibration=work.calibration.model_copy(update={"uncapped_mbit": 100.0}))
     link = record.scenario(work, work.calibration, changes, seed=0).links["worker-1"]
     assert (link.delay_ms, link.rate_mbit) == (20, 4)
+
+
+def test_sizes_of_a_cluster_cost_more_the_more_threads_idle(run: Any) -> None:
+    scaled = run.scale("workers", 2, 16, 64, seeds=1)
+    few, more, most = scaled.points
+    assert few.seconds.mean_s > more.seconds.mean_s
+    assert few.paid_s < more.paid_s < most.paid_s
+    assert 1 >= few.at_work > more.at_work > most.at_work > 0
+    assert scaled.best is more  # 16 tasks at once are all that this program has
+    assert scaled.floor_s >= PAUSE_S  # the client's pause is on every path
+    assert str(scaled).startswith("The fewest workers within 10 % of the best time: 16 ")
+    arguments = ["whatif", str(run.folder), "--scale", "threads=2", "--seeds", "1", "--json"]
+    document = json.loads(CliRunner().invoke(main, arguments, catch_exceptions=False).stdout)
+    assert [point["threads"] for point in document["points"]] == [4]
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("worker", "allowed: workers, threads, rate_mbit. Did you mean workers?"),
+        ("workers=2,x", "write the amounts as whole numbers above 0, for example workers=2,4,8"),
+        ("rate_mbit=0", "write the amounts as numbers above 0"),
+        ("rate_mbit", "name the amounts, for example rate_mbit=100,1000"),
+    ],
+)
+def test_size_that_cannot_be_simulated_is_refused_in_a_line(size: str, message: str) -> None:
+    printed = CliRunner().invoke(main, ["whatif", str(DATA / "queue"), "--scale", size])
+    assert printed.exit_code == 1
+    assert message in " ".join(printed.output.split())
