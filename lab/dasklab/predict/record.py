@@ -33,8 +33,7 @@ from dasklab.predict.trial_links import OTHER_QUEUE_BYTES
 from dasklab.predict.whatif import PAYLOAD, SimulationSettings, core_waits, design_of, shared_fields
 from dasklab.records import Frames
 from dasklab.results.run import Trial
-from dasklab.sim.cluster.shuffle import BARRIER
-from dasklab.sim.program import Program
+from dasklab.sim.program import BARRIER, Program
 from dasklab.sim.scenario import Scenario
 from dasklab.terminal import counted
 

@@ -26,8 +26,8 @@ from dasklab.predict.calibration import TaskSamples
 from dasklab.records import Frames
 from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.records.recorder.process import CPU, WAITING_FOR_CPU
-from dasklab.sim.cluster.shuffle import BARRIER
 from dasklab.sim.costs import Costs, Role
+from dasklab.sim.program import BARRIER
 
 MAX_SAMPLES_OF_A_PREFIX = 400
 # Assumed duration of a task that ran before the first repeat: it is not recorded, and does not matter.

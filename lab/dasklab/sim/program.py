@@ -9,6 +9,7 @@ from pydantic import Field
 from dasklab.errors import LabError
 from dasklab.model.forms.strict import Strict
 
+BARRIER = "shuffle-barrier"  # prefix of the keys of barriers of peer-to-peer shuffles
 Record = tuple[float, float, int]  # CPU seconds, seconds of waiting, bytes of the result; none is negative
 
 

@@ -217,8 +217,8 @@ def test_dask_s_profile_is_a_file_for_speedscope(trial: Path, frames: records.Fr
     assert 0 < timed.seconds.sum() < 5 * (computed.stop_s - computed.start_s).sum()
 
 
-def test_nothing_recorded_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="nothing was recorded inside Dask"):
+def test_a_folder_without_records_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="this is no record, trial or run"):
         records.load(tmp_path)
 
 

@@ -6,12 +6,11 @@ This module owns the order: terminal, notebook, report and ``--json`` take it fr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
 
-from dasklab.breakdown.answers.facts.facts import Facts
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show import wording
 from dasklab.breakdown.show.block import block_sentences
@@ -43,10 +42,13 @@ class Sentences:
 
 
 def answer(explained: Explained) -> Sentences:
-    """Return what is said of a trial or record. Other sentences are about its repeat of middle length."""
+    """Return what is said of a trial or record.
+
+    Sentences on failures are about all of its timed repeats, other ones about that of middle length.
+    """
     repeat, facts = explained.median_repeat, explained.facts
     workers = capacity_clause(repeat) if len(explained.timed) == 1 else ""
-    others = [*_others(repeat, facts), *([] if explained.gap else unused_sentences(repeat, facts))]
+    others = [*_others(explained), *([] if explained.gap else unused_sentences(repeat, facts))]
     others.sort(key=lambda sentence: -_worth_s(sentence, repeat))
     return Sentences(explained.gap, wording.paragraph(explained.summary, workers), others)
 
@@ -56,9 +58,13 @@ def _worth_s(sentence: Sentence, repeat: Repeat) -> float:
     return sentence.seconds if sentence.seconds > wording.LEAST_SHARE * repeat.makespan else 0.0
 
 
-def _others(repeat: Repeat, facts: Facts) -> Iterator[Sentence]:
+def _others(explained: Explained) -> Iterator[Sentence]:
+    repeat, facts = explained.median_repeat, explained.facts
     yield from block_sentences(repeat)
-    yield from failure_sentences(repeat, facts.failures)
+    for timed in explained.timed:
+        name = f"Repeat {timed.number}: " if len(explained.timed) > 1 else ""
+        for sentence in failure_sentences(timed, facts.failures):
+            yield replace(sentence, text=f"{name}{sentence.text}")
     yield from client_sentences(repeat)
     yield from change_sentences(repeat, facts.failures)
     yield from memory_sentences(repeat, facts.memory, facts.memory_thresholds)

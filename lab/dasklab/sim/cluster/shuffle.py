@@ -29,8 +29,8 @@ from distributed.shuffle._core import P2PBarrierTask
 
 from dasklab.sim.cluster.comm import ANSWER_BYTES, Fabric, SimProcess
 from dasklab.sim.network import Channel
+from dasklab.sim.program import BARRIER
 
-BARRIER = "shuffle-barrier"  # key prefix of barrier tasks
 # A message without operations about tasks: what shards' bytes cost is part of the calibrated operations.
 NO_OPERATION = ()
 CONCURRENCY, MESSAGE_BYTES = "distributed.p2p.comm.concurrency", "distributed.p2p.comm.message-bytes-limit"
