@@ -67,7 +67,7 @@ class ScalePoint:
 
 
 @dataclass(frozen=True)
-class Scale:
+class ClusterSizes:
     """The sizes, the smallest first.
 
     Attributes:
@@ -142,7 +142,7 @@ def scale(
     changes: dict[str, Any],
     seeds: Iterable[int],
     on_outcome: Callable[[Outcome], None] = lambda _: None,
-) -> Scale:
+) -> ClusterSizes:
     """Simulate a record with several sizes of its cluster.
 
     Args:
@@ -179,10 +179,10 @@ def scale(
     most = min(MANY_WORKERS, max(len(work.repeat.tasks), had["workers"]))
     unlimited = {"workers": most, "rate_mbit": FAST_MBIT}
     floor_s = min(simulate(changes | unlimited).mean_s, *(point.seconds.mean_s for point in points))
-    return Scale(name, tuple(points), most, floor_s, tuple(notes))
+    return ClusterSizes(name, tuple(points), most, floor_s, tuple(notes))
 
 
-def scale_folder(folder: Path, name: str, amounts: Sequence[float], seeds: int) -> Scale:
+def scale_folder(folder: Path, name: str, amounts: Sequence[float], seeds: int) -> ClusterSizes:
     """Simulate the record in a folder with several sizes of its cluster."""
     name, _ = parse_scale(name)
     return scale(open_trial(folder), name, sorted(amounts), {}, range(seeds))
