@@ -200,13 +200,14 @@ class Traffic:
 
         It starts up until its first computation is complete, or STARTUP_NS after its first result. Meanwhile
         workers import libraries. A capture without results begins with work. It shuts down after its last op;
-        but if a client is still connected then, it does not, and works until the end of the capture.
+        but if a client is still connected then, it works until the client leaves: if the client never does,
+        until the end of the capture.
         """
         reported, completed = self.op_times({TASK_RESULT}), self.op_times({COMPUTATION_COMPLETE})
         result = self.running.copy()
         for cluster, (begin, last) in self.running.items():
             sessions = self.client_sessions.get(cluster, [])
-            end = self.end_ns if any(start <= last < stop for start, stop in sessions) else last
+            end = next((stop for start, stop in sessions if start <= last < stop), last)
             result[cluster] = begin, end
             if cluster in reported:
                 latest = int(reported[cluster][0]) + STARTUP_NS

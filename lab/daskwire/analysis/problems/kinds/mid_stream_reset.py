@@ -42,8 +42,9 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
         )
         again = [t for t in openings[frozenset(pair[1:])] if time_ns < t < time_ns + RECONNECT_NS]
         until_s = (min(again) - time_ns) / 1e9 if again else 0.0
-        was_needed = evidence.during_work(pair[0], (time_ns, time_ns))
-        was_needed = was_needed and bool(waited_s or again or flow >> 1 in streams)
+        is_work = evidence.during_work(pair[0], (time_ns, time_ns))
+        is_work = is_work and not evidence.is_shut_down(pair[0], time_ns)
+        was_needed = is_work and bool(waited_s or again or flow >> 1 in streams)
         groups[was_needed, pair].append((time_ns, flow, waited_s + until_s))
     for (was_needed, pair), resets in sorted(groups.items()):
         reason = ", while it was needed" if was_needed else ""

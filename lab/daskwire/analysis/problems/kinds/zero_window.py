@@ -12,6 +12,7 @@ from daskwire.analysis.problems.evidence.intervals import (
     SECOND_NS,
     Interval,
     hull,
+    merged,
     seconds,
     seconds_by_flow,
 )
@@ -20,6 +21,7 @@ from daskwire.analysis.problems.finding import DELAYS, Finding, Kind, counted
 from daskwire.decoder.net.segments import FIN, RST, SYN
 
 PAUSE_S = 1.0  # a worker that splits data frames for a shuffle does not read for nearly as long
+MAX_WORK_SHARE = 0.5  # the longer a shuffle takes, the longer its short pauses are in all
 
 
 def detect(evidence: Evidence) -> Iterator[Finding]:
@@ -38,16 +40,20 @@ def detect(evidence: Evidence) -> Iterator[Finding]:
         flows, waits = zip(*episodes, strict=True)
         peers = sorted({evidence.pairs[flow][2] for flow in flows})
         cost_s = seconds_by_flow(flows, waits)
-        longest_s = max(end - begin for begin, end in waits) / 1e9
+        longest_s = max(map(_duration_s, merged(waits)))
         what = (
             f"its process did not read: {counted(len(waits), 'time')} a window of 0, {cost_s:.2f} s in all"
             f" (longest {longest_s:.2f} s); waiting: {', '.join(peers)}"
         )
         pair = cluster, node, peers[0] if len(peers) == 1 else ""
-        yield Finding(
-            KIND, what, pair, hull(list(waits)), cost_s, 0.95, len(waits), tuple(sorted(set(flows))),
-            seconds(waits) < PAUSE_S,
-        )  # fmt: skip
+        work_s = _duration_s(evidence.work.get(cluster, evidence.span(flows)))
+        is_note = longest_s < PAUSE_S and seconds(waits) < max(PAUSE_S, MAX_WORK_SHARE * work_s)
+        when, own = hull(waits), tuple(sorted(set(flows)))
+        yield Finding(KIND, what, pair, when, cost_s, 0.95, len(waits), own, is_note)
+
+
+def _duration_s(interval: Interval) -> float:
+    return (interval[1] - interval[0]) / SECOND_NS
 
 
 def _closed(evidence: Evidence, flow: int) -> list[Interval]:
@@ -72,7 +78,10 @@ def _closed(evidence: Evidence, flow: int) -> list[Interval]:
 KIND = Kind(
     name="zero window",
     meaning="A process does not read what it receives, so its peers must wait.",
-    threshold=f"a receive window of 0 stopped peers that had more to send, for {PAUSE_S:.0f} s in all",
+    threshold=(
+        f"a receive window of 0 stopped peers that had more to send, for {PAUSE_S:.0f} s at a time, or for"
+        f" {PAUSE_S:.0f} s and {100 * MAX_WORK_SHARE:.0f} % of the cluster's work in all"
+    ),
     advice="Look at the receiving process: its event loop is blocked, or it is stopped or short of CPU.",
     filter="tcp.window_size_value == 0 || tcp.analysis.window_update",
     effects=DELAYS,

@@ -75,6 +75,20 @@ def test_reset_of_an_idle_connection_is_a_note(read: Read) -> None:
     assert findings(capture) == [] and only(capture, "mid-stream reset", "note")["source"] == "w2"
 
 
+@pytest.mark.parametrize("beats_until_s", [3.0, 10.0])
+def test_reset_after_the_last_client_left_is_a_note(read: Read, beats_until_s: float) -> None:
+    """The cluster is stopped then, whether or not a worker has sent a heartbeat since."""
+    cluster = Cluster()
+    cluster.work(beats_until_s)
+    talk = cluster.fetch("w1", "w2", 2.0)
+    cluster.client.time_ns = cluster.at(3.2)
+    cluster.client.add(0, FIN | ACK)
+    talk.time_ns = cluster.at(4)
+    talk.add(0, RST | ACK)
+    capture = read(cluster.packets)
+    assert findings(capture) == [] and only(capture, "mid-stream reset", "note")["source"] == "w2"
+
+
 @pytest.mark.parametrize(("first", "kind"), [("reset", "mid-stream reset"), ("outage", "")])
 def test_time_outs_after_a_reset_are_its_consequence(read: Read, first: str, kind: str) -> None:
     """An outage that begins before the reset is not."""
