@@ -198,6 +198,15 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def data_size(nbytes: float) -> str:
+    """Return a number of bytes for people, never 0 of a larger unit: ``238 bytes``, ``12 kB``, ``3.4 MB``."""
+    if nbytes < 1e3:
+        return counted(round(nbytes), "byte")
+    if nbytes < 1e6:
+        return f"{nbytes / 1e3:.0f} kB"
+    return f"{nbytes / 1e6:.2g} MB" if nbytes < 9.5e6 else f"{nbytes / 1e6:,.0f} MB"
+
+
 def enumerated(names: Sequence[str]) -> str:
     """Return names as in a sentence: ``client, worker-1 and worker-2``."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dasklab.terminal import counted, duration
+from dasklab.terminal import counted, data_size, duration
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,11 @@ def test_duration_has_at_most_two_units(seconds: float, text: str) -> None:
 )
 def test_count_and_noun_agree(number: int, words: tuple[str, ...], text: str) -> None:
     assert counted(number, *words) == text
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [(1, "1 byte"), (238, "238 bytes"), (12_345, "12 kB"), (3.42e6, "3.4 MB"), (1.2e9, "1,200 MB")],
+)
+def test_a_small_amount_of_data_is_no_zero(nbytes: float, text: str) -> None:
+    assert data_size(nbytes) == text

@@ -362,6 +362,22 @@ class Repeat:
         """The ids of the clients whose program was recorded."""
         return {graph.client for graph in self.graphs if graph.is_recorded} | {self.client} - {""}
 
+    @cached_property
+    def foreign_keys(self) -> set[str]:
+        """The keys of other clients than the recorded one; none where no program was recorded."""
+        if self.extent is Extent.WATCHED or not self.recorded_clients:
+            return set()
+        senders = zip(self.keys, self.senders, strict=True)
+        return {key for key, client in senders if client and not self.is_own(client)}
+
+    @cached_property
+    def waited_s(self) -> Floats:
+        """For each task how long it waited for a primitive of Dask, or for tasks of its own."""
+        rows = np.arange(len(self.tasks))
+        sets = (self.evidence.locks, self.evidence.nested)
+        waits = (some.within(rows, self.tasks.start, self.tasks.stop) for some in sets)
+        return sum(waits, np.zeros(len(rows)))
+
     @property
     def left_behind(self) -> int:
         """Number of the recorded client's tasks that were not done at the end; of all where it is unknown."""

@@ -1,23 +1,24 @@
 """Tell the computations of a record apart: each compute, persist, or batch of submits is an operation.
 
-An operation is one graph, or several that the same line of the user's code sent one after the other. It
-begins when Dask's client received its first graph, and ends when the call that waited for its results
-returned; without such a call, when the scheduler had handled its last task.
+An operation is one graph, or several that the same line of the user's code sent one after the other, as a
+loop does that submits tasks, whether or not it waits for each. It begins when Dask's client received its
+first graph, and ends when the call that waited for its results returned; without such a call, when the
+scheduler had handled its last task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from dasklab.breakdown.model.arrays import NONE, positions
+from dasklab.breakdown.model.arrays import NONE, Floats, floats, positions
 from dasklab.breakdown.model.repeat import INSIDE_TASKS, Repeat
 from dasklab.records.assemble import texts
 
-BATCH_S = 0.5  # graphs of the same line that are sent within this time of each other are one batch
+BATCH_S = 0.5  # a line whose client does other things for longer between two graphs begins an operation
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def operations(repeat: Repeat, graphs: pd.DataFrame, introduced: pd.DataFrame) -
         span=texts(graphs.graph.map(spans)), size=graphs.graph.map(sizes).astype(float).fillna(0.0)
     )
     handled = _handled(repeat, graphs, introduced)
-    batches = list(_batches(graphs))
+    batches = _batches(repeat, graphs)
     ends = [float(handled.reindex(batch.graph).max()) for batch in batches]
     has_recorded = bool(graphs.is_recorded.any())
     return [
@@ -85,22 +86,31 @@ def _handled(repeat: Repeat, graphs: pd.DataFrame, introduced: pd.DataFrame) -> 
     last = np.full(len(repeat.keys) + 1, np.nan)
     order = repeat.tasks.handled_order
     last[repeat.tasks.key[order]] = repeat.tasks.handled[order]
-    stops = pd.Series(last[np.where(code == NONE, len(repeat.keys), code)]).groupby(introduced.graph).max()
+    stop = pd.Series(last[np.where(code == NONE, len(repeat.keys), code)], introduced.index)
+    stops = stop.groupby(introduced.graph).max()
     return stops.reindex(graphs.graph).fillna(graphs.set_index("graph").received_s)
 
 
-def _batches(graphs: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Group graphs that the same line sent within a short time."""
+def _batches(repeat: Repeat, graphs: pd.DataFrame) -> list[pd.DataFrame]:
+    """Group graphs that the same line of a client sent one after the other; in the order of the groups."""
+    graphs = graphs.sort_values(["client", "begin_s"], kind="stable")
+    free_s = graphs.begin_s - np.maximum(graphs.sent_s.shift(), _last_return(repeat, floats(graphs.begin_s)))
     code = texts(graphs.code) + texts(graphs.file) + graphs.line.astype(float).fillna(0.0).astype(str)
     follows = (
         (code == code.shift())
         & (code != "0.0")
         & (graphs.client == graphs.client.shift())
         & (graphs.span == graphs.span.shift())
-        & (graphs.begin_s - graphs.sent_s.shift() < BATCH_S)
+        & (free_s < BATCH_S)
     )
-    for _, batch in graphs.groupby((~follows).cumsum(), sort=True):
-        yield batch
+    batches = [batch for _, batch in graphs.groupby((~follows).cumsum())]
+    return sorted(batches, key=lambda batch: float(batch.begin_s.iloc[0]))
+
+
+def _last_return(repeat: Repeat, time: Floats) -> Floats:
+    """Return when the last call had returned by some times; minus infinity before the first one."""
+    returned = np.sort(repeat.calls.of_kind("sync")[1])
+    return np.append(returned, -np.inf)[np.searchsorted(returned, time, side="right") - 1]
 
 
 def _code(row: pd.Series) -> tuple[str, int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from dasklab.terminal import counted, enumerated
 TOPIC = "changes"
 LEAST_S = 0.05  # shorter pauses are not mentioned
 MAX_NAMED_WORKERS = 3
+MAX_MOVES = 6  # with a sentence each
+TOGETHER_S = 1.0
 
 
 def change_sentences(repeat: Repeat, failures: Failures) -> Iterator[Sentence]:
@@ -33,26 +35,30 @@ def change_sentences(repeat: Repeat, failures: Failures) -> Iterator[Sentence]:
             continue
         text = f"{name} was paused for {seconds:.1f} s: its memory was nearly full."
         yield Sentence(TOPIC, text, share_of_threads(repeat, seconds * repeat.threads.get(name, 0)))
-    died = {death.worker for death in failures.deaths}
-    yield from _workers(repeat, repeat.joined, "joined")
-    yield from _workers(
-        repeat, {name: time for name, time in repeat.left.items() if name not in died}, "left"
-    )
+    yield from (Sentence(TOPIC, text) for text in _workers(repeat, failures))
 
 
-def _workers(repeat: Repeat, moments: Mapping[str, float], verb: str) -> Iterator[Sentence]:
-    """Name the workers that joined or left, those of the same second together."""
-    inside = {
-        name: time - repeat.start for name, time in moments.items() if repeat.start < time < repeat.stop
-    }
-    seconds = sorted({int(time) for time in inside.values()})
-    for second in seconds:
-        names = [name for name, time in inside.items() if int(time) == second]
-        first = min(inside[name] for name in names)
-        yield Sentence(TOPIC, f"{_list(names)} {verb} {first:.1f} s after the start.")
-
-
-def _list(names: Sequence[str]) -> str:
-    if len(names) > MAX_NAMED_WORKERS:
-        return f"{len(names)} workers"
-    return enumerated(names)
+def _workers(repeat: Repeat, failures: Failures) -> Iterator[str]:
+    """Name the workers that joined or left, those that did so within a second together."""
+    away = repeat.evidence.away
+    names = [repeat.places.nodes[node] for node in away.member.tolist()]
+    gone, back = zip(names, away.start.tolist(), strict=True), zip(names, away.stop.tolist(), strict=True)
+    died = [(death.worker, death.time) for death in failures.deaths]
+    left = [
+        (name, time)
+        for name, time in (*repeat.left.items(), *gone)
+        if not any(name == dead and abs(time - moment) < TOGETHER_S for dead, moment in died)
+    ]
+    moves = [(time, "joined", name) for name, time in (*repeat.joined.items(), *back)]
+    moves = sorted([*moves, *((time, "left", name) for name, time in left)])
+    moves = [move for move in moves if repeat.start < move[0] < repeat.stop]
+    texts, joined = [], sum(verb == "joined" for _, verb, _ in moves)
+    total = f"Workers joined {counted(joined, 'time')} and left {counted(len(moves) - joined, 'time')}."
+    while moves:
+        first, verb, _ = moves[0]
+        together = [move for move in moves if move[1] == verb and move[0] < first + TOGETHER_S]
+        moves = [move for move in moves if move not in together]
+        workers = list(dict.fromkeys(name for *_, name in together))
+        who = enumerated(workers) if len(workers) <= MAX_NAMED_WORKERS else f"{len(workers)} workers"
+        texts.append(f"{who} {verb} {first - repeat.start:.1f} s after the start.")
+    yield from texts if len(texts) <= MAX_MOVES else [total]

@@ -5,10 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dasklab.breakdown.answers.facts.failures import Death, FailedKind, Failures, failed_kinds
+from dasklab.breakdown.answers.facts.failures import (
+    Death,
+    FailedKind,
+    Failures,
+    attempts_within,
+    failed_kinds,
+)
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.sentence import Sentence, share_of_threads
-from dasklab.terminal import counted, enumerated
+from dasklab.terminal import counted, data_size, enumerated
 
 TOPIC = "failures"
 MAX_FAILED_KINDS = 3
@@ -20,8 +26,7 @@ ARRIVAL_S = 0.1  # what a client requests as its last act reaches the scheduler 
 def failure_sentences(repeat: Repeat, failures: Failures) -> Iterator[Sentence]:
     """Say what failed in a repeat, or was ended by a client."""
     start, stop = repeat.start, repeat.stop
-    attempts = [attempt for attempt in failures.attempts if start <= attempt.stop <= stop]
-    for kind in failed_kinds(attempts)[:MAX_FAILED_KINDS]:
+    for kind in failed_kinds(repeat, attempts_within(repeat, failures))[:MAX_FAILED_KINDS]:
         yield Sentence(TOPIC, _attempts(kind), share_of_threads(repeat, kind.seconds))
     yield from (Sentence(TOPIC, text) for text in _ends(failures, start, stop))
 
@@ -60,7 +65,8 @@ def _attempts(kind: FailedKind) -> str:
     where = enumerated(names) if len(names) <= MOST_NAMES else counted(len(names), "worker")
     who = "it" if kind.attempts == 1 else "they"
     took = "" if math.isnan(kind.seconds) else f"; {who} took {kind.seconds:.1f} s of thread time"
-    tasks = counted(kind.tasks, "task")
+    whose = " of another client" if kind.is_foreign else ""
+    tasks = f"{counted(kind.tasks, 'task')}{whose}"
     if kind.recovered == kind.tasks:
         end = "It succeeded later." if kind.tasks == 1 else "All of these succeeded later."
     elif kind.recovered:
@@ -82,5 +88,5 @@ def _death(death: Death, start: float) -> str:
     moment = f"{death.time - start:.1f} s after the start"
     if not death.rss_bytes:
         return f"{death.worker} died {moment}{left}."
-    limit = f" of a limit of {death.limit_bytes / 1e6:,.0f} MB" if death.limit_bytes else ""
-    return f"{death.worker} was ended by its nanny at {death.rss_bytes / 1e6:,.0f} MB{limit}, {moment}{left}."
+    limit = f" of a limit of {data_size(death.limit_bytes)}" if death.limit_bytes else ""
+    return f"{death.worker} was ended by its nanny at {data_size(death.rss_bytes)}{limit}, {moment}{left}."

@@ -9,7 +9,7 @@ from dasklab.breakdown.answers.facts.memory import Peak, WorkerMemory, kind_peak
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.sentence import Sentence
 from dasklab.breakdown.show.wording import Row, percent
-from dasklab.terminal import enumerated
+from dasklab.terminal import data_size, enumerated
 
 TOPIC = "memory"
 HEAD: Row = (
@@ -46,7 +46,7 @@ def memory_sentences(
     spilled = [peak for peak in worker_peaks if peak.spilled > LEAST_SPILLED_BYTES]
     if spilled:
         spilled.sort(key=lambda peak: -peak.spilled)
-        parts = [f"{_mb(peak.spilled)} on {peak.worker}" for peak in spilled[:MOST_NAMES]]
+        parts = [f"{data_size(peak.spilled)} on {peak.worker}" for peak in spilled[:MOST_NAMES]]
         yield Sentence(TOPIC, f"Results were spilled to disk, at most {enumerated(parts)}.")
 
 
@@ -64,12 +64,8 @@ def _peak(peak: Peak, shares: Mapping[str, float]) -> str:
     while_running = f" while {peak.kind} ran" if peak.kind else ""
     what = ""
     if unmanaged > MOSTLY * peak.process:
-        what = f"; {_mb(unmanaged)} of it are no results that Dask manages"
+        what = f"; {data_size(unmanaged)} of it are no results that Dask manages"
     return (
-        f"{peak.worker} used {_mb(peak.process)} of its limit of {_mb(peak.limit)}{while_running}:"
-        f" more than {threshold}{what}."
+        f"{peak.worker} used {data_size(peak.process)} of its limit of {data_size(peak.limit)}"
+        f"{while_running}: more than {threshold}{what}."
     )
-
-
-def _mb(nbytes: float) -> str:
-    return f"{nbytes / 1e6:,.0f} MB"

@@ -23,7 +23,7 @@ from dasklab.breakdown.model.causes import (
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.prepare.clocks import Clock
 from dasklab.breakdown.prepare.operations import Operation
-from dasklab.terminal import counted, enumerated
+from dasklab.terminal import counted, data_size, enumerated
 
 if TYPE_CHECKING:
     from dasklab.breakdown.show.explain import Explained
@@ -304,8 +304,9 @@ def graph_size(graphs: GraphTimes | None) -> str:
     if not graphs or not graphs.tasks:
         return ""
     per_task = graphs.nbytes / graphs.tasks
-    size = f"{graphs.tasks:.0f} tasks, {graphs.nbytes / 1e6:.2f} MB"
-    return f"Graphs: {size}, {per_task:.0f} bytes per task."
+    if not graphs.nbytes:
+        return f"Graphs: {graphs.tasks:.0f} tasks."
+    return f"Graphs: {graphs.tasks:.0f} tasks, {data_size(graphs.nbytes)}, {per_task:.0f} bytes per task."
 
 
 def growth_rows(cells: Mapping[str, GraphTimes]) -> Iterator[Row]:

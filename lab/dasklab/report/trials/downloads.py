@@ -15,6 +15,7 @@ from dasklab.breakdown.show.explain import Explained
 from dasklab.breakdown.show.trace.perfetto import SUFFIX, write
 from dasklab.records.speedscope import speedscope
 from dasklab.report.trials.trial_rows import TrialRow
+from dasklab.terminal import data_size
 
 MOST_TRACED = 20_000  # tasks of a trial; a trace of more takes long, so the page has the command instead
 
@@ -70,5 +71,4 @@ def _captures(row: TrialRow, page_folder: Path) -> Iterator[Download]:
 
 
 def _size(file: Path) -> str:
-    size = file.stat().st_size
-    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"
+    return data_size(file.stat().st_size)

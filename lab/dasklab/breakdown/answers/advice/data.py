@@ -15,7 +15,7 @@ from dasklab.breakdown.model.causes import CAUSES, GATHER, PLACEMENT, SCATTER, S
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import CLIENT, Repeat
 from dasklab.records.recorder.layout import KEY_SEPARATOR
-from dasklab.terminal import counted
+from dasklab.terminal import counted, data_size
 
 MANY_OBJECTS = 100
 MOST_OF_DATA = 2 / 3  # that a task needs: elsewhere it would have needed to fetch much less
@@ -73,7 +73,7 @@ def _gather(case: Measurements) -> Symptom | None:
         return None
     size = counted(moved.results, "result")
     if moved.nbytes >= LEAST_BYTES:
-        size = f"{moved.nbytes / 1e6:,.0f} MB of results"
+        size = f"{data_size(moved.nbytes)} of results"
     seconds = case.path_s(GATHER)
     return Symptom(
         seconds, f"Moving {size} through the scheduler to the client took {seconds:.1f} s {case.length}"
@@ -87,7 +87,7 @@ def _gather_by_slow_link(case: Measurements) -> Symptom | None:
     seconds = case.path_s(GATHER)
     return Symptom(
         seconds,
-        f"Moving {moved.nbytes / 1e6:,.0f} MB of results to the client took {seconds:.1f} s {case.length},"
+        f"Moving {data_size(moved.nbytes)} of results to the client took {seconds:.1f} s {case.length},"
         f" at {moved.mbit:.0f} Mbit/s",
     )
 
@@ -100,7 +100,7 @@ def _unpickling(case: Measurements) -> Symptom | None:
     return Symptom(
         seconds,
         f"The client's event loop was busy for {moved.busy_s:.1f} s {case.length} while"
-        f" {counted(moved.results, 'result')} of {moved.nbytes / 1e6:.2g} MB arrived: unpickling them takes"
+        f" {counted(moved.results, 'result')} of {data_size(moved.nbytes)} arrived: unpickling them takes"
         " long",
     )
 
@@ -115,7 +115,7 @@ def _scatter(case: Measurements) -> Symptom | None:
     mbit = 8e-6 * nbytes / max(1e-9, float((calls.stop - calls.start).sum()))
     is_large = nbytes >= LEAST_BYTES
     rate = f", at {mbit:.0f} Mbit/s" if is_large and mbit < SLOW_MBIT else ""
-    size = f"{nbytes / 1e6:,.0f} MB" if is_large else "data"
+    size = data_size(nbytes) if is_large else "data"
     return Symptom(seconds, f"Scattering {size} took {seconds:.1f} s {case.length}{rate}")
 
 

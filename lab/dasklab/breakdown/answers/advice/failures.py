@@ -9,11 +9,12 @@ import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.facts.failures import Death, failed_kinds
+from dasklab.breakdown.answers.facts.failures import Death, attempts_within, failed_kinds
 from dasklab.breakdown.model.causes import AGAIN
 from dasklab.terminal import counted, enumerated
 
 SHORT_S = 0.05  # of computing again: less is not worth a word
+MOST_NAMES = 3
 
 
 def _attempts(case: Measurements) -> Symptom | None:
@@ -21,10 +22,10 @@ def _attempts(case: Measurements) -> Symptom | None:
     repeat = case.repeat
     attempts = [
         attempt
-        for attempt in case.facts.failures.attempts
-        if repeat.start <= attempt.stop <= repeat.stop and np.isfinite(attempt.seconds)
+        for attempt in attempts_within(repeat, case.facts.failures)
+        if np.isfinite(attempt.seconds) and attempt.key not in repeat.foreign_keys
     ]
-    kinds = [kind for kind in failed_kinds(attempts) if kind.attempts > kind.tasks or kind.recovered]
+    kinds = [kind for kind in failed_kinds(repeat, attempts) if kind.attempts > kind.tasks or kind.recovered]
     if not kinds:
         return None
     names = {kind.kind for kind in kinds}
@@ -74,10 +75,11 @@ def _lost_with(case: Measurements, deaths: Sequence[Death], how: str) -> Symptom
     again = (
         f"results were computed again for {again_s:.1f} s {case.length}, and " if again_s > SHORT_S else ""
     )
+    who = enumerated(sorted(dead)) if len(deaths) <= MOST_NAMES else counted(len(dead), "worker")
+    times = f" {counted(len(deaths), 'time')} in all" if len(deaths) > len(dead) else ""
     return Symptom(
         min(repeat.makespan, again_s + missing_s / max(1, case.threads)),
-        f"{enumerated(sorted(dead)[:3])} died {counted(len(deaths), 'time')}{how}: {again}threads were"
-        f" missing for {missing_s:.1f} thread-seconds",
+        f"{who} died{times}{how}: {again}threads were missing for {missing_s:.1f} thread-seconds",
     )
 
 

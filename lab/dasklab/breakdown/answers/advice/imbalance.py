@@ -9,7 +9,7 @@ import numpy as np
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.kinds import is_of_collection, kind_of
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds
+from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds, unhindered_seconds
 from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.causes import NOTHING, QUEUE
 from dasklab.breakdown.model.interval_sets import IntervalSets
@@ -49,7 +49,7 @@ def long_tasks(case: Measurements) -> LongTasks | None:
     quiet = IntervalSets(np.zeros(int(is_quiet.sum()), np.int64), starts[is_quiet], stops[is_quiet])
     alone_s = quiet.within(np.zeros(len(tasks), np.int64), tasks.start, tasks.stop)
     rows = np.flatnonzero(alone_s >= max(LONG_S, LONG_SHARE * repeat.makespan))
-    rows = rows[(_own_work_s(repeat, rows) > case.task_s[rows] / 2) & ~case.has_failed[rows]]
+    rows = rows[(unhindered_seconds(repeat)[rows] > case.task_s[rows] / 2) & ~case.has_failed[rows]]
     if not len(rows) or len(rows) > max(2, threads // 2):
         return None
     if len(rows) > 1 and len(rows) > FEW * len(tasks):
@@ -62,14 +62,6 @@ def long_tasks(case: Measurements) -> LongTasks | None:
     if case.thread_s(NOTHING) < gain_s / 2:  # the other threads waited for something else
         return None
     return LongTasks(rows[np.argsort(-alone_s[rows])], float(seconds.sum()), gain_s)
-
-
-def _own_work_s(repeat: Repeat, rows: Codes) -> Floats:
-    """Return for how long tasks waited neither for a primitive nor for tasks of their own."""
-    start, stop = repeat.tasks.start[rows], repeat.tasks.stop[rows]
-    evidence = repeat.evidence
-    waited_s = sum(some.within(rows, start, stop) for some in (evidence.locks, evidence.nested))
-    return stop - start - waited_s
 
 
 def describe(case: Measurements, long: LongTasks) -> Symptom:

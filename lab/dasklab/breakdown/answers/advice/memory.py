@@ -6,6 +6,7 @@ from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.facts.facts import largest_results
 from dasklab.breakdown.model.causes import DISK, PAUSED
+from dasklab.terminal import data_size
 
 SATURATION = "scheduler.worker-saturation"
 FEW_RESULT_BYTES = 10e6  # no worker's limit is so low
@@ -16,7 +17,7 @@ def _largest(case: Measurements) -> str:
     """Name the kind of task whose results need most memory, for the end of a sentence."""
     kind, nbytes = largest_results(case.repeat)
     is_much = nbytes >= FEW_RESULT_BYTES
-    return f"; results of {kind} are the largest together, {nbytes / 1e6:,.0f} MB" if is_much else ""
+    return f"; results of {kind} are the largest together, {data_size(nbytes)}" if is_much else ""
 
 
 def _spilling(case: Measurements) -> Symptom | None:
@@ -25,7 +26,7 @@ def _spilling(case: Measurements) -> Symptom | None:
     nbytes = case.facts.spilled_bytes
     if not seconds or not nbytes:
         return None
-    text = f"Writing and reading {nbytes / 1e6:,.0f} MB of spilled data took {seconds:.1f} s {case.length}"
+    text = f"Writing and reading {data_size(nbytes)} of spilled data took {seconds:.1f} s {case.length}"
     return Symptom(seconds, text + _largest(case))
 
 

@@ -20,6 +20,7 @@ from dasklab.breakdown.model.causes import (
     TIMER,
     UPLOAD,
 )
+from dasklab.terminal import data_size
 
 GRAPH_BYTES = 10_000_000  # Dask warns of larger ones, too
 GRAPH_TASKS = 10_000
@@ -30,7 +31,7 @@ def _large_graphs(case: Measurements) -> Symptom | None:
     nbytes = sum(graph.nbytes for graph in case.repeat.graphs)
     if nbytes < GRAPH_BYTES:
         return None
-    return _graph_work(case, f"{nbytes / 1e6:.0f} MB")
+    return _graph_work(case, data_size(nbytes))
 
 
 def _many_tasks(case: Measurements) -> Symptom | None:

@@ -42,7 +42,7 @@ from dasklab.breakdown.model.causes import (
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.intervals import TICK_S, Intervals, Windows
 from dasklab.breakdown.model.repeat import CLIENT, Repeat
-from dasklab.terminal import counted
+from dasklab.terminal import counted, data_size
 
 CALLS = {GATHER: ("gather",), SCATTER: ("scatter",), RESULT: ("sync", "wait"), ANSWER: ("sync", "wait")}
 GRAPHS = (BUILD, UPLOAD, PLAN)
@@ -275,7 +275,8 @@ def _graph(repeat: Repeat, time: float) -> str:
     before = [number for number, graph in enumerate(repeat.graphs) if graph.start <= time + CLOCK_S]
     number = before[-1] if before else 0
     graph = repeat.graphs[number]
-    return f"graph {number + 1}: {counted(graph.tasks, 'task')}, {graph.nbytes / 1e6:.2f} MB"
+    size = f", {data_size(graph.nbytes)}" if graph.nbytes else ""
+    return f"graph {number + 1}: {counted(graph.tasks, 'task')}{size}"
 
 
 def _queue(repeat: Repeat, place: int, time: float) -> str:

@@ -39,12 +39,16 @@ def cpu_seconds(repeat: Repeat) -> Floats:
 
 
 def unhindered_seconds(repeat: Repeat) -> Floats:
-    """Return the length of each task without what it waited for a CPU or for the interpreter."""
+    """Return the length of each task without its waits for CPU, interpreter, locks and tasks of its own."""
     seconds, shares = repeat.tasks.stop - repeat.tasks.start, repeat.evidence.shares
+    own_s = np.maximum(0.0, seconds - repeat.waited_s)
     if not len(shares.idle):
-        return seconds
+        return own_s
     hindered = shares.starved + shares.interpreter + shares.unknown
-    return seconds * (1 - np.nan_to_num(shares.idle) * hindered)
+    # the same division as in ``refine``: what a task slept while it held a lock is its own
+    held_s = repeat.evidence.holding.within(np.arange(len(seconds)), repeat.tasks.start, repeat.tasks.stop)
+    idle_s = np.maximum(0.0, np.nan_to_num(shares.idle) * seconds - repeat.waited_s - held_s)
+    return np.maximum(0.0, own_s - idle_s * hindered)
 
 
 def _compare_kind(rows: Codes, worker: Codes, seconds: Floats, elsewhere: Floats, longest: Floats) -> None:

@@ -13,7 +13,10 @@ import pandas as pd
 from dask.utils import key_split
 
 from dasklab.breakdown.model.arrays import floats
+from dasklab.breakdown.model.repeat import Repeat
+from dasklab.terminal import enumerated
 
+MAX_NAMED_TYPES = 3  # of the errors of one kind of task
 NANNY_S = 15.0  # a worker that its nanny ends has left by then, or the nanny kills it
 
 
@@ -197,14 +200,16 @@ class FailedKind:
     """Failed attempts of one kind of task.
 
     Attributes:
+        is_foreign: whether the tasks are another client's than the recorded one's.
         attempts: their number.
         tasks: number of tasks that they belong to; ``recovered`` of these succeeded later.
         seconds: thread time of the attempts; NaN if that of one is unknown.
-        error: the most frequent error; empty if unknown.
+        error: the error of all of them, or the types of errors; empty if unknown.
         workers: number of attempts by worker, most first.
     """
 
     kind: str
+    is_foreign: bool
     attempts: int
     tasks: int
     recovered: int
@@ -213,21 +218,36 @@ class FailedKind:
     workers: Mapping[str, int]
 
 
-def failed_kinds(attempts: Sequence[TaskAttempt]) -> list[FailedKind]:
-    """Sum attempts up by the kind of their tasks, the most attempts first."""
-    by_kind: dict[str, list[TaskAttempt]] = {}
+def attempts_within(repeat: Repeat, failures: Failures) -> list[TaskAttempt]:
+    """Return the failed attempts that ended in a repeat."""
+    return [attempt for attempt in failures.attempts if repeat.start <= attempt.stop <= repeat.stop]
+
+
+def failed_kinds(repeat: Repeat, attempts: Sequence[TaskAttempt]) -> list[FailedKind]:
+    """Sum attempts up by the kind of their tasks and by whose they are, the most attempts first."""
+    by_kind: dict[tuple[str, bool], list[TaskAttempt]] = {}
     for attempt in attempts:
-        by_kind.setdefault(attempt.kind, []).append(attempt)
+        by_kind.setdefault((attempt.kind, attempt.key in repeat.foreign_keys), []).append(attempt)
     kinds = [
         FailedKind(
             kind=kind,
+            is_foreign=is_foreign,
             attempts=len(own),
             tasks=len({attempt.key for attempt in own}),
             recovered=len({attempt.key for attempt in own if attempt.is_recovered}),
             seconds=sum(attempt.seconds for attempt in own),
-            error=Counter(attempt.error for attempt in own).most_common(1)[0][0],
+            error=_errors([attempt.error for attempt in own]),
             workers=dict(Counter(attempt.worker for attempt in own).most_common()),
         )
-        for kind, own in by_kind.items()
+        for (kind, is_foreign), own in by_kind.items()
     ]
     return sorted(kinds, key=lambda kind: -kind.attempts)
+
+
+def _errors(texts: Sequence[str]) -> str:
+    """Return the text that all errors have, or their types, the most frequent first."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    types = [name for name, _ in Counter(text.partition("(")[0] for text in texts).most_common()]
+    named = [name for name in types if name.isidentifier()][:MAX_NAMED_TYPES]
+    return enumerated([*named, "other errors"] if len(named) < len(types) else named)

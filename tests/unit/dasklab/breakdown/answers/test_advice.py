@@ -149,11 +149,11 @@ EXAMPLES = {
         facts=Facts(failures=Failures(attempts=FAILED)),
     ),
     "workers ended for their memory": Example(
-        "worker-2 died 1 time, ended by a nanny because of memory: results", AGAIN,
+        "worker-2 died, ended by a nanny because of memory: results", AGAIN,
         facts=Facts(failures=Failures(deaths=[replace(DEATH, limit_bytes=1e9)])),
     ),
     "workers that died": Example(
-        "worker-2 died 1 time without having been asked to leave: results", AGAIN,
+        "worker-2 died without having been asked to leave: results", AGAIN,
         facts=Facts(failures=Failures(deaths=[DEATH])),
     ),
     "the same computed again": Example("load ran 8 times for 4 keys although no", tasks=SAME_AGAIN),
@@ -240,7 +240,7 @@ EXAMPLES = {
         tasks=[row | {"nbytes": 3e6} for row in equal_tasks(2, 0.1)],
     ),
     "unpickling at the client": Example(
-        "busy for 3.0 s of 10.0 s while 2 results of 0.0002 MB arrived", GATHER, tables=GATHERING,
+        "busy for 3.0 s of 10.0 s while 2 results of 200 bytes arrived", GATHER, tables=GATHERING,
         tasks=[row | {"nbytes": 100.0} for row in equal_tasks(2, 0.1)], busy={"client": [(6.0, 9.0)]},
     ),
     "scatter": Example("Scattering data took 3.0 s", SCATTER, facts=Facts(scattered=3)),
@@ -342,6 +342,14 @@ def waiting(title: str) -> Measurements:
     return replace(case, repeat=replace(case.repeat, evidence=replace(case.repeat.evidence, locks=locks)))
 
 
+def held_up(title: str) -> Measurements:
+    """An example in which all tasks used no CPU, because others held the interpreter."""
+    case = replace(EXAMPLES[title], idle_share=1.0).measurements()
+    shares = case.repeat.evidence.shares
+    shares = replace(shares, interpreter=np.ones(len(shares.idle)))
+    return replace(case, repeat=replace(case.repeat, evidence=replace(case.repeat.evidence, shares=shares)))
+
+
 def with_cpu_wait(title: str) -> Measurements:
     """An example in which threads waited for a CPU for longer."""
     case = EXAMPLES[title].measurements()
@@ -380,6 +388,7 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ),
     ("one long task", "several"): lambda: below("one long task", tasks=equal_tasks(5, 1.5)),
     ("one long task", "waits"): lambda: waiting("one long task"),
+    ("one long task", "waits for the interpreter"): lambda: held_up("one long task"),
     ("one long task", "short"): lambda: below("one long task", tasks=equal_tasks(1, 0.4)),
     ("one long task", "a worker left"): lambda: left("one long task"),
     ("one long task", "attempts failed"): lambda: below(
@@ -406,6 +415,7 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("no worker yet", "a restart"): lambda: below(
         "no worker yet", facts=Facts(failures=Failures(restarts=[1.0]))
     ),
+    ("a slow worker", "waits for a lock"): lambda: waiting("a slow worker"),
     ("a slow worker", "equal"): lambda: below("a slow worker", tasks=PAIRS),
     ("a slow worker", "no CPU for it"): lambda: below(
         "a slow worker", tables={"cpu": [row | {"node": "worker-2"} for row in CPU_USE]}

@@ -58,7 +58,7 @@ def test_quadratic_stages_are_named_unless_they_are_short() -> None:
 
 def test_a_graph_in_words() -> None:
     graphs = times(2000, upload=0.5)
-    assert wording.graph_size(graphs) == "Graphs: 2000 tasks, 0.20 MB, 100 bytes per task."
+    assert wording.graph_size(graphs) == "Graphs: 2000 tasks, 200 kB, 100 bytes per task."
     title = "on the wire to the scheduler, until it has handled it"
     assert (title, "500.00", "250.0", "yes") in list(wording.graph_rows(graphs))
     assert wording.graph_size(None) == "" and list(wording.graph_rows(None)) == []

@@ -100,6 +100,22 @@ def test_graphs_of_one_line_that_follow_each_other_are_one_operation(repeat: Rep
     ]
 
 
+def test_a_loop_that_waits_for_each_task_beside_another_client_is_one_operation() -> None:
+    """Each turn takes 2 s; another graph arrives meanwhile, and the keys are in no order."""
+    calls = [call("sync", n + 0.1, n + 2.0) for n in (1.0, 3.0, 5.0)]
+    tasks = [computed(key, n + 0.6, n + 1.9) for key, n in (("a", 1.0), ("b", 3.0), ("c", 5.0))]
+    tasks.append({**computed("theirs", 4.0, 9.0), "worker": "worker-2"})
+    rows = [graph(n, start) for n, start in ((1, 1.0), (2, 3.0), (4, 5.0))]
+    rows.append(graph(3, 3.5, client="other", file=None, line=None, code=None))
+    repeat = make_repeat(tasks, graphs=rows, tables={"calls": calls})
+    keys = {3: "theirs", 1: "a", 4: "c", 2: "b"}
+    introduced = pd.DataFrame([{"graph": n, "key": key, "span": ""} for n, key in keys.items()], [7, 1, 9, 3])
+    graphs = complete_graphs(pd.DataFrame(rows, columns=list(TABLES["graphs"])))
+    loop, theirs = operations(repeat, graphs, introduced)
+    assert (loop.start, loop.stop, loop.tasks) == (1.0, 7.0, 3)
+    assert (theirs.start, theirs.stop, theirs.tasks) == (3.5, 9.0, 1)
+
+
 def test_graphs_that_tasks_send_belong_to_the_operation_of_the_task(repeat: Repeat) -> None:
     inside = graph(2, 1.2, client="Client-worker-1")
     graphs = pd.DataFrame([graph(1, 1.0), inside], columns=list(TABLES["graphs"]))

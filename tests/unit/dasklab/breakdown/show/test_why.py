@@ -74,8 +74,8 @@ KINDS: dict[str, tuple[Repeat, tuple[str, str, str]]] = {
         ),
         ("task", "spin-1", "worker-1"),
     ),
-    "scheduler: preparing graphs": (of_one_task(), ("graph", "graph 1: 5 tasks, 1000.00 MB", "scheduler")),
-    "building and packing graphs": (of_one_task(), ("graph", "graph 1: 5 tasks, 1000.00 MB", "client")),
+    "scheduler: preparing graphs": (of_one_task(), ("graph", "graph 1: 5 tasks, 1,000 MB", "scheduler")),
+    "building and packing graphs": (of_one_task(), ("graph", "graph 1: 5 tasks, 1,000 MB", "client")),
     "waiting to learn": (of_one_task(), ("call", "sync, 3.000 s to 10.000 s", "client")),
     "gather": (
         of_one_task(calls=[call("sync", 3.0, 10.0), call("gather", 9.2, 9.9)]),
