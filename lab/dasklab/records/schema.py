@@ -56,7 +56,8 @@ TABLES: dict[str, dict[str, str]] = {
         "disk_s": "seconds of reading from and writing to disk for it",
         "nbytes": "size of its result in bytes, as Dask estimates it",
         "type": "type of its result",
-        "status": "OK, error, lost (its worker left), unfinished, or the state in which it was left",
+        "status": "OK, error, lost (its worker left), cancelled (it ran on), unfinished, or the state in"
+        " which it was left",
     },
     "errors": REPEAT
     | {
@@ -104,7 +105,8 @@ TABLES: dict[str, dict[str, str]] = {
     | {
         "start_s": "since when the user's program ran a line, client's clock; looked at 20 times a second",
         "stop_s": "until when",
-        "waits": "1 if it waited in Dask's client, 2 if Dask computed without the cluster, else 0",
+        "waits": "1 if it waited in Dask's client, 2 if Dask computed without the cluster, 3 if Dask built a"
+        " graph, else 0",
         "file": "file of the line, or name of its notebook cell; empty with code=False",
         "line": "number of the line; with code=False any number that is the same for the same line",
         "code": "text of the line",

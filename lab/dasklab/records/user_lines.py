@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 The innermost frame whose file is the user's says what the program does: not one of the standard library or of
 an installed package. A thread looks at it some 20 times a second, and adds a row when it has changed. The
-program waits for the cluster if Dask's client waits for an event below that frame. A coroutine that waits has
+program waits for the cluster if Dask's client waits for an event below that frame; it builds a graph if it
+called what sends one, and does not wait. A coroutine that waits has
 no frame in any thread: its chain of awaited coroutines is followed instead.
 """
 
@@ -24,8 +25,14 @@ from distributed.metrics import time
 from dasklab.records.recorder.base import guarded
 from dasklab.records.recorder.store import Store
 
-RUNS, WAITS, COMPUTES = 0, 1, 2
-"""What the program does: anything, wait in Dask's client, or compute with a scheduler of its own process."""
+RUNS, WAITS, COMPUTES, BUILDS = 0, 1, 2, 3
+"""What the program does: anything, wait in Dask's client, compute with a scheduler of its own process, or let
+Dask build a graph in a call that sends it."""
+
+BUILDERS = {
+    "dask": ("compute", "persist", "optimize"),
+    "distributed": ("compute", "persist", "submit", "map"),
+}
 
 INTERVAL_S = 0.05
 MAX_INTERVAL_S = 0.5  # between two looks that are of one line only if both see the same
@@ -44,7 +51,7 @@ class CodeLine(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was seen: when, at which line, and what the program did there: RUNS, WAITS or COMPUTES."""
+    """What was seen: when, at which line, and what the program did there, such as RUNS."""
 
     time: float
     line: CodeLine
@@ -119,8 +126,10 @@ class UserProgram:
             return Look(now, CodeLine(), RUNS)
         if any(_package(frame) == "distributed" for frame in waits_in[:inside]):
             return Look(now, _line(frames[inside]), WAITS)
-        is_local = any(_module(frame) == "dask.local" for frame in frames)
-        return Look(now, _line(frames[inside]), COMPUTES if is_local else RUNS)
+        if any(_module(frame) == "dask.local" for frame in frames):
+            return Look(now, _line(frames[inside]), COMPUTES)
+        builds = any(frame.f_code.co_name in BUILDERS.get(_package(frame), ()) for frame in frames[:inside])
+        return Look(now, _line(frames[inside]), BUILDS if builds else RUNS)
 
 
 def _stack(frame: FrameType | None) -> Iterator[FrameType]:

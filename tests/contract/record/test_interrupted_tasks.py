@@ -74,3 +74,18 @@ def test_threads_whose_tasks_go_on_when_the_block_ends_are_not_idle(client: Clie
         time.sleep(1.0)
     assert summary_of(tmp_path / "run").by_cause[EXTERNAL] > 0.9
     client.gather(futures)
+
+
+def test_a_thread_whose_task_was_cancelled_is_not_idle(client: Client, tmp_path: Path) -> None:
+    """A thread cannot be stopped: the first two tasks sleep on."""
+    with dasklab.record(client, tmp_path / "run"):
+        futures = client.map(time.sleep, [1.5, 1.5], pure=False)
+        until(lambda: all(client.processing().values()), "both tasks to be sent")
+        time.sleep(0.3)
+        client.cancel(futures)
+        client.gather(client.map(time.sleep, [0.1, 0.1], pure=False))
+    tasks = records.load(tmp_path / "run")["tasks"]
+    cancelled = tasks[tasks.status == "cancelled"]
+    assert cancelled.worker.tolist() != [] and (cancelled.stop_s - cancelled.start_s).between(1.4, 2.5).all()
+    assert len(cancelled) == 2
+    assert summary_of(tmp_path / "run").by_cause[EXTERNAL] > 1.4

@@ -22,6 +22,7 @@ from dasklab.breakdown.answers.path.replay import Replay, mean, replay
 from dasklab.breakdown.assign.threads import without_threads
 from dasklab.breakdown.model.causes import (
     ANSWER,
+    BUILD,
     UNDIVIDED,
     USER,
     Bottleneck,
@@ -113,7 +114,7 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         paths.append(result.path)
         of_repeats.append(without_places(cells))
         undivided += _undivided(result.path, repeat.start)
-        for cause in (USER, ANSWER):
+        for cause in (USER, ANSWER, BUILD):
             for line, seconds in client_lines(repeat, result.path, cause).items():
                 lines[cause.bottleneck, line] += seconds / len(repeats)
     makespan_s = sum(repeat.makespan for repeat in repeats) / max(1, len(repeats))

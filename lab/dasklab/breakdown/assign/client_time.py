@@ -2,7 +2,8 @@
 
 The client's calls and graphs overlap (a compute call builds a graph, sends it and waits), so the most
 specific one counts: data that moves, then the stages of a graph, then the wait for results. What is left is
-the user's code; where the user's program was not recorded, what is left is unknown.
+the user's code, or Dask's, which builds a graph before the client hears of it; where the user's program was
+not recorded, what is left is unknown.
 """
 
 from __future__ import annotations
@@ -64,15 +65,22 @@ class ClientTime:
         }
 
     @cached_property
+    def building(self) -> Span:
+        """When a line was seen in which Dask built a graph; its ends are not exact."""
+        lines = self.repeat.lines
+        return lines.start[lines.builds], lines.stop[lines.builds]
+
+    @cached_property
     def changes(self) -> Floats:
         """Times at which the cause may change."""
-        return np.unique(np.concatenate([end for span in self.spans.values() for end in span]))
+        spans = [*self.spans.values(), self.building]
+        return np.unique(np.concatenate([end for span in spans for end in span]))
 
     def cause_at(self, time: Floats) -> Codes:
         """Return the code of the cause at some times."""
         rest = BETWEEN if self.repeat.extent is Extent.WATCHED else USER
         codes = np.full(len(time), rest.code)
-        for cause, (start, stop) in reversed(self.spans.items()):
+        for cause, (start, stop) in ((BUILD, self.building), *reversed(self.spans.items())):
             starts = np.searchsorted(np.sort(start), time, side="right")
             stops = np.searchsorted(np.sort(stop), time, side="right")
             codes = np.where(starts > stops, cause.code, codes)

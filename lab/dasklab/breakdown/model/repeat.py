@@ -54,7 +54,7 @@ class Tasks:
         thread: the thread's number on its worker.
         stamps: by name (``stages.STAMPS`` and ``DUE_STAMPS``), seconds; NaN where nobody took it.
         freed: when they gave their threads back: at their ends, or when they seceded.
-        is_whole: whether each came to its own end, not to that of its worker or of the repeat.
+        is_whole: whether each came to its own end, not to that of its worker or of the repeat, nor cancelled.
         trigger: row of the task whose end made the scheduler choose this one; ``NONE`` for another reason.
         disk_s: seconds that Dask reported for reading and writing spilled data.
         nbytes: sizes of their results, as Dask estimates them.
@@ -178,6 +178,7 @@ class Lines:
     Attributes:
         waits: whether the program waited for the cluster there.
         local: whether Dask computed there without the cluster, with the scheduler of threads or processes.
+        builds: whether Dask built a graph there, in a call that sends it.
         code: position of the line in ``names``.
         names: file, number and text of each line.
     """
@@ -186,11 +187,13 @@ class Lines:
     stop: Floats
     waits: Mask
     local: Mask
+    builds: Mask
     code: Codes
     names: Sequence[tuple[str, int, str]]
 
 
-NO_LINES = Lines(np.zeros(0), np.zeros(0), np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.int64), ())
+NO_MASK = np.zeros(0, bool)
+NO_LINES = Lines(np.zeros(0), np.zeros(0), NO_MASK, NO_MASK, NO_MASK, np.zeros(0, np.int64), ())
 NO_CALLS = Calls((), np.zeros(0), np.zeros(0))
 
 

@@ -32,7 +32,8 @@ from dasklab.breakdown.prepare.gather_evidence import gather_evidence
 from dasklab.records.assemble import UNFINISHED, texts
 from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.records.recorder.scheduler import LOST_ATTEMPT
-from dasklab.records.user_lines import COMPUTES, WAITS
+from dasklab.records.recorder.worker import CANCELLED_ATTEMPT
+from dasklab.records.user_lines import BUILDS, COMPUTES, WAITS
 
 STAMP_ROUNDING_S = 1e-6
 LOOPBACK = r"^(?:inproc://|\w+://(?:127\.|localhost:|\[::1\]))"  # addresses within a machine
@@ -147,7 +148,7 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
         thread=rows.thread.to_numpy(np.int64),
         stamps=stamps,
         freed=np.maximum(stamps["start"], np.fmin(stamps["stop"], floats(rows.seceded_s))),
-        is_whole=~rows.status.isin((UNFINISHED, LOST_ATTEMPT)).to_numpy(bool),
+        is_whole=~rows.status.isin((UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT)).to_numpy(bool),
         trigger=last_before(key, handled, triggers, stamps["decided"] + STAMP_ROUNDING_S),
         disk_s=np.nan_to_num(floats(rows.disk_s)),
         nbytes=np.nan_to_num(floats(rows.nbytes)),
@@ -249,8 +250,8 @@ def _calls(rows: pd.DataFrame) -> Calls:
 def _lines(rows: pd.DataFrame) -> Lines:
     names = list(zip(texts(rows.file), rows.line.fillna(0).astype(int), texts(rows.code), strict=True))
     code, different = pd.factorize(pd.Series(names, dtype=object))
-    waits, local = ((rows.waits == value).to_numpy(bool) for value in (WAITS, COMPUTES))
-    return Lines(floats(rows.start_s), floats(rows.stop_s), waits, local, code, list(different))
+    waits, local, builds = ((rows.waits == value).to_numpy(bool) for value in (WAITS, COMPUTES, BUILDS))
+    return Lines(floats(rows.start_s), floats(rows.stop_s), waits, local, builds, code, list(different))
 
 
 def _unfinished(tasks: pd.DataFrame) -> tuple[StepFunction, StepFunction]:

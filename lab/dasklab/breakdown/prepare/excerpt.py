@@ -41,7 +41,7 @@ def excerpt(repeat: Repeat, start: float, stop: float) -> Repeat:
     calls = (repeat.calls.start < stop) & (repeat.calls.stop > start)
     kinds = [kind for kind, some in zip(repeat.calls.kind, calls.tolist(), strict=True) if some]
     lines = (repeat.lines.start < stop) & (repeat.lines.stop > start)
-    columns = ("start", "stop", "waits", "local", "code")
+    columns = ("start", "stop", "waits", "local", "builds", "code")
     return replace(
         repeat,
         start=start,

@@ -26,6 +26,9 @@ from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import CHUNK_ROWS
 from dasklab.records.recorder.waits import watch_waits
 
+CANCELLED_ATTEMPT = "cancelled"
+"""Status of a task that was cancelled while it ran: its thread went on."""
+
 MAX_ERROR_TEXT = 200  # characters
 HAND_OVER_S = 2.0  # how long a worker that closes waits for the scheduler, for each chunk
 
@@ -93,13 +96,14 @@ class WorkerRecorder(Recorder, WorkerPlugin):
     @guarded
     def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:
         now = time()
-        if finish == "waiting":
+        if finish == "waiting" and start != "cancelled":
             self.open[key] = [now, NAN, NAN, NAN]
             self.add_needs(key)
-            return
-        row = self.open.get(key)
-        if row is None:
-            return
+        elif row := self.open.get(key):
+            self.move(key, row, now, start, finish)
+
+    def move(self, key: Any, row: list[float], now: float, start: str, finish: str) -> None:
+        """Note the transition of a task that arrived before."""
         if finish in ("ready", "constrained"):
             row[1] = now
         elif finish == "executing":
@@ -110,6 +114,11 @@ class WorkerRecorder(Recorder, WorkerPlugin):
             self.add_task(key, row, now, finish)
             if finish == "error":
                 self.add_error(key, now)
+        elif start == "cancelled" and finish in ("memory", "error", "rescheduled"):
+            self.add_task(key, row, now, CANCELLED_ATTEMPT)
+            self.add_ended(key, NAN, NAN)
+        elif start in ("executing", "long-running") and finish == "released":
+            pass  # a thread cannot be stopped: it goes on until the cancelled task ends
         elif finish in ("released", "forgotten", "rescheduled", "memory", "error"):
             del self.open[key]
 
@@ -127,6 +136,8 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         disk_s = sum(s["stop"] - s["start"] for s in task.startstops if s["action"].startswith("disk"))
         arrived, ready, executing, seceded = row
         begin, end = between(begin - ahead, end - ahead, executing, now)
+        if status == CANCELLED_ATTEMPT:  # Dask has forgotten what it measured
+            begin, end = executing, now
         stamps = (arrived, ready, executing, begin, end, seceded, now)
         outcome = (int(self.server.threads.get(key) or 0), disk_s, float(task.nbytes or 0), status)
         self.ended[key] = (str(key), stamps, outcome)

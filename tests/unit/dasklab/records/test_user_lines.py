@@ -11,7 +11,7 @@ from typing import Any
 import dask
 from dasklab.records.recorder.layout import CLIENT
 from dasklab.records.recorder.store import Store
-from dasklab.records.user_lines import COMPUTES, CodeLine, LineRecorder, UserProgram, line_of
+from dasklab.records.user_lines import BUILDS, COMPUTES, RUNS, CodeLine, LineRecorder, UserProgram, line_of
 
 from tests.waiting import until
 
@@ -57,3 +57,10 @@ def test_dask_computes_in_this_process_also_while_a_task_of_the_users_runs() -> 
     program = UserProgram()
     (look,) = dask.compute(dask.delayed(lambda: program.look(0.0))(), scheduler="synchronous")
     assert look.activity == COMPUTES
+
+
+def test_dask_builds_a_graph_while_a_call_that_sends_it_does_not_wait() -> None:
+    library: dict[str, Any] = {"__name__": "dask.base", "look": UserProgram().look}
+    exec("def compute():\n    return look(0.0)", library)
+    assert library["compute"]().activity == BUILDS
+    assert UserProgram().look(0.0).activity == RUNS

@@ -98,11 +98,12 @@ class Grounds:
 def is_listed(repeat: Repeat, path: Intervals) -> Mask:
     """Return of which intervals of a path there is something to list."""
     listed = path.task != NONE
-    spans = ClientTime(repeat).spans
-    for cause, (start, stop) in spans.items():
+    client = ClientTime(repeat)
+    spans = client.spans
+    for cause, (start, stop) in ((BUILD, client.building), *spans.items()):
         rows = np.flatnonzero(path.is_cause(cause))
         near = IntervalSets(np.zeros(len(start), np.int64), start - CLOCK_S, stop + CLOCK_S)
-        listed[rows] = near.within(np.zeros(len(rows), np.int64), path.start[rows], path.stop[rows]) > 0
+        listed[rows] |= near.within(np.zeros(len(rows), np.int64), path.start[rows], path.stop[rows]) > 0
     listed |= path.is_cause(UNDIVIDED, BETWEEN, NO_WORKER) | path.is_cause(USER) & client_is_recorded(repeat)
     others = [cause for cause in CAUSES if cause.group not in (Group.CLIENT, Group.IDLE)]
     others = [QUEUE, *(cause for cause in others if cause not in spans)]
@@ -249,7 +250,7 @@ def _subject(
     if cause in CALLS:
         return "call", _call(repeat, CALLS[cause], start, stop)
     if cause in GRAPHS:
-        return "graph", _graph(repeat, stop)
+        return "graph", _built_graph(repeat, start) if cause is BUILD else _graph(repeat, stop)
     if cause is QUEUE:
         return "queue", _queue(repeat, place, start)
     if cause is ACTOR:
@@ -270,10 +271,20 @@ def _call(repeat: Repeat, kinds: Sequence[str], start: float, stop: float) -> st
     return f"{calls.kind[row]}, {start_s:.3f} s to {stop_s:.3f} s"
 
 
+def _built_graph(repeat: Repeat, time: float) -> str:
+    """Name the first recorded graph that was sent after a time."""
+    later = (n for n, graph in enumerate(repeat.graphs) if graph.is_recorded and graph.sent > time)
+    number = next(later, NONE)
+    return "a graph that was not sent" if number == NONE else _name(repeat, number)
+
+
 def _graph(repeat: Repeat, time: float) -> str:
     """Name the last graph that began before a time; the first one if clocks say that none did."""
     before = [number for number, graph in enumerate(repeat.graphs) if graph.start <= time + CLOCK_S]
-    number = before[-1] if before else 0
+    return _name(repeat, before[-1] if before else 0)
+
+
+def _name(repeat: Repeat, number: int) -> str:
     graph = repeat.graphs[number]
     size = f", {data_size(graph.nbytes)}" if graph.nbytes else ""
     return f"graph {number + 1}: {counted(graph.tasks, 'task')}{size}"

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from dasklab.breakdown.answers.bottlenecks.grounds import is_listed, of_path
 from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.model.causes import (
     ANSWER,
@@ -212,6 +213,17 @@ def test_client_that_does_not_wait_for_a_task_runs_its_own_code() -> None:
     tasks = [computed("a", 1.6, 3.0), computed("b", 3.0, 6.0)]
     repeat = make_repeat(tasks, threads={"worker-1": 1}, graphs=GRAPHS[:1], tables={"calls": calls})
     assert path(repeat)[-4:] == [(3.0, 3.5, RESULT), (3.5, 7.0, USER), (7.0, 7.2, GATHER), (7.2, 10.0, USER)]
+
+
+def test_what_dask_does_in_a_call_before_it_builds_the_graph_is_no_code_of_the_users() -> None:
+    """The line is seen from 0.4 on; the client hears of the graph at 1, and the task ends at 3."""
+    lines = [{"start_s": 0.4, "stop_s": 0.97, "waits": 3} | LINE]
+    tables = {"calls": [call("sync", 1.1, 3.5)], "lines": lines}
+    repeat = make_repeat([computed("a", 1.6, 3.0)], threads={"worker-1": 1}, graphs=GRAPHS[:1], tables=tables)
+    assert path(repeat)[:3] == [(0.0, 0.4, USER), (0.4, 0.97, BUILD), (0.97, 1.0, USER)]
+    assert is_listed(repeat, critical_path(repeat)).all()
+    (grounds,) = [some for some in of_path(repeat, critical_path(repeat)) if "graphs" in some.names]
+    assert {item.name for item in grounds.items} == {"graph 1: 1 task, 10 bytes"}
 
 
 def test_path_of_a_watched_cluster_follows_each_clients_own_graphs() -> None:
