@@ -56,8 +56,8 @@ TABLES: dict[str, dict[str, str]] = {
         "disk_s": "seconds of reading from and writing to disk for it",
         "nbytes": "size of its result in bytes, as Dask estimates it",
         "type": "type of its result",
-        "status": "OK, error, lost (its worker left), cancelled (it ran on), unfinished, or the state in"
-        " which it was left",
+        "status": "OK, error, lost (its worker left), cancelled (it ran on), rescheduled, unfinished, or"
+        " the state in which it was left",
     },
     "errors": REPEAT
     | {

@@ -5,7 +5,7 @@ Theory of operation
 The innermost frame whose file is the user's says what the program does: not one of the standard library or of
 an installed package. A thread looks at it some 20 times a second, and adds a row when it has changed. The
 program waits for the cluster if Dask's client waits for an event below that frame; it builds a graph if it
-called what sends one, and does not wait. A coroutine that waits has
+called Dask and does not wait. A coroutine that waits has
 no frame in any thread: its chain of awaited coroutines is followed instead.
 """
 
@@ -26,13 +26,8 @@ from dasklab.records.recorder.base import guarded
 from dasklab.records.recorder.store import Store
 
 RUNS, WAITS, COMPUTES, BUILDS = 0, 1, 2, 3
-"""What the program does: anything, wait in Dask's client, compute with a scheduler of its own process, or let
-Dask build a graph in a call that sends it."""
-
-BUILDERS = {
-    "dask": ("compute", "persist", "optimize"),
-    "distributed": ("compute", "persist", "submit", "map"),
-}
+"""What the program does: anything, wait in Dask's client, compute with a scheduler of its own process, or
+call Dask without a wait, which builds a graph."""
 
 INTERVAL_S = 0.05
 MAX_INTERVAL_S = 0.5  # between two looks that are of one line only if both see the same
@@ -128,7 +123,10 @@ class UserProgram:
             return Look(now, _line(frames[inside]), WAITS)
         if any(_module(frame) == "dask.local" for frame in frames):
             return Look(now, _line(frames[inside]), COMPUTES)
-        builds = any(frame.f_code.co_name in BUILDERS.get(_package(frame), ()) for frame in frames[:inside])
+        called = frames[inside - 1] if inside else None
+        builds = called is not None and (
+            _package(called) == "dask" or _module(called) == "distributed.client"
+        )
         return Look(now, _line(frames[inside]), BUILDS if builds else RUNS)
 
 

@@ -11,10 +11,10 @@ import dasklab
 import pytest
 from dasklab import records
 from dasklab.breakdown.answers.summary import Summary
-from dasklab.breakdown.model.causes import EXTERNAL, MEMORY
+from dasklab.breakdown.model.causes import EXTERNAL, MEMORY, UNDIVIDED, UNMETERED
 from dasklab.breakdown.show.explain import explain
 from dasklab.results.run import open_trial
-from distributed import Client, LocalCluster, Status, Worker
+from distributed import Client, LocalCluster, Reschedule, Status, Worker
 
 from tests.contract.record.clusters import LOCAL
 from tests.waiting import until
@@ -89,3 +89,22 @@ def test_a_thread_whose_task_was_cancelled_is_not_idle(client: Client, tmp_path:
     assert cancelled.worker.tolist() != [] and (cancelled.stop_s - cancelled.start_s).between(1.4, 2.5).all()
     assert len(cancelled) == 2
     assert summary_of(tmp_path / "run").by_cause[EXTERNAL] > 1.4
+
+
+def test_a_task_that_gives_itself_back_keeps_its_thread_until_then(client: Client, tmp_path: Path) -> None:
+    """As tasks of a shuffle do; the path leads from the second attempt through the first."""
+
+    def attempt(path: str) -> None:
+        time.sleep(0.5)
+        if not Path(path).exists():
+            Path(path).touch()
+            raise Reschedule
+
+    with dasklab.record(client, tmp_path / "run"):
+        client.submit(attempt, str(tmp_path / "seen"), pure=False).result()
+    tasks = records.load(tmp_path / "run")["tasks"].sort_values("start_s")
+    assert tasks.status.tolist() == ["rescheduled", "OK"]
+    assert tasks.trigger.tolist() == ["", tasks.key.iloc[0]]
+    summary = summary_of(tmp_path / "run")
+    assert UNDIVIDED not in summary.path_by_cause or summary.path_by_cause[UNDIVIDED] < 0.1
+    assert summary.path_by_cause[EXTERNAL] + summary.path_by_cause.get(UNMETERED, 0.0) > 0.9

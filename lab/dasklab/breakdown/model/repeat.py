@@ -178,7 +178,7 @@ class Lines:
     Attributes:
         waits: whether the program waited for the cluster there.
         local: whether Dask computed there without the cluster, with the scheduler of threads or processes.
-        builds: whether Dask built a graph there, in a call that sends it.
+        builds: whether the program had called Dask there and did not wait: Dask built a graph.
         code: position of the line in ``names``.
         names: file, number and text of each line.
     """

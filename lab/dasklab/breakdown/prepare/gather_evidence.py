@@ -15,10 +15,11 @@ from dasklab.breakdown.prepare.capacity import Stays, stays
 from dasklab.breakdown.prepare.idle_time import Spans, idle_shares
 from dasklab.records.assemble import UNFINISHED
 from dasklab.records.recorder.scheduler import LOST_ATTEMPT, NOT_LOST
-from dasklab.records.recorder.worker import CANCELLED_ATTEMPT
+from dasklab.records.recorder.worker import CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT
 
 CLOCK_S = 1e-4  # a task waits only after it started
-UNMETERED = (UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT, "error")  # Dask meters only what succeeds
+UNMETERED = (UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT, "error")
+"""Dask meters only what succeeds."""
 
 
 def gather_evidence(

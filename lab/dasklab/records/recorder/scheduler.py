@@ -109,6 +109,7 @@ class SchedulerRecorder(Recorder, SchedulerPlugin):
                 self.note_killed(key, text, more)
         elif row and finish in ("released", "forgotten", "memory", "erred"):
             self.add_task(key, str(key), now, finish, {})
+            self.ended = (stimulus_id, str(key))  # a task that gives itself back is chosen again at once
         if start == "memory" and finish == "released":
             reason = stimulus_id.rpartition("-")[0]
             if reason not in NOT_LOST:

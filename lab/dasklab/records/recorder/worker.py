@@ -26,8 +26,9 @@ from dasklab.records.recorder.process import NAN
 from dasklab.records.recorder.store import CHUNK_ROWS
 from dasklab.records.recorder.waits import watch_waits
 
-CANCELLED_ATTEMPT = "cancelled"
-"""Status of a task that was cancelled while it ran: its thread went on."""
+CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT = "cancelled", "rescheduled"
+"""Status of a task that was cancelled while it ran, so that its thread went on; and of one that gave itself
+back, as those of a shuffle do whose data is elsewhere."""
 
 MAX_ERROR_TEXT = 200  # characters
 HAND_OVER_S = 2.0  # how long a worker that closes waits for the scheduler, for each chunk
@@ -115,11 +116,12 @@ class WorkerRecorder(Recorder, WorkerPlugin):
             if finish == "error":
                 self.add_error(key, now)
         elif start == "cancelled" and finish in ("memory", "error", "rescheduled"):
-            self.add_task(key, row, now, CANCELLED_ATTEMPT)
-            self.add_ended(key, NAN, NAN)
+            self.add_abandoned(key, row, now, CANCELLED_ATTEMPT)
+        elif finish == "rescheduled":
+            self.add_abandoned(key, row, now, RESCHEDULED_ATTEMPT)
         elif start in ("executing", "long-running") and finish == "released":
             pass  # a thread cannot be stopped: it goes on until the cancelled task ends
-        elif finish in ("released", "forgotten", "rescheduled", "memory", "error"):
+        elif finish in ("released", "forgotten", "memory", "error"):
             del self.open[key]
 
     def add_needs(self, key: Any) -> None:
@@ -136,13 +138,18 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         disk_s = sum(s["stop"] - s["start"] for s in task.startstops if s["action"].startswith("disk"))
         arrived, ready, executing, seceded = row
         begin, end = between(begin - ahead, end - ahead, executing, now)
-        if status == CANCELLED_ATTEMPT:  # Dask has forgotten what it measured
+        if status in (CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT):  # Dask has forgotten what it measured
             begin, end = executing, now
         stamps = (arrived, ready, executing, begin, end, seceded, now)
         outcome = (int(self.server.threads.get(key) or 0), disk_s, float(task.nbytes or 0), status)
         self.ended[key] = (str(key), stamps, outcome)
         if len(self.ended) > CHUNK_ROWS:
             self.add_ended(next(iter(self.ended)), NAN, NAN)
+
+    def add_abandoned(self, key: Any, row: list[float], now: float, status: str) -> None:
+        """Add a task whose end the worker does not report as such."""
+        self.add_task(key, row, now, status)
+        self.add_ended(key, NAN, NAN)
 
     def add_error(self, key: Any, now: float) -> None:
         """Record what an attempt raised, in the words that Dask made of it."""

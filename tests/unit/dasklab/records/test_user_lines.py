@@ -59,7 +59,7 @@ def test_dask_computes_in_this_process_also_while_a_task_of_the_users_runs() -> 
     assert look.activity == COMPUTES
 
 
-def test_dask_builds_a_graph_while_a_call_that_sends_it_does_not_wait() -> None:
+def test_dask_builds_a_graph_when_the_users_line_calls_it_and_does_not_wait() -> None:
     library: dict[str, Any] = {"__name__": "dask.base", "look": UserProgram().look}
     exec("def compute():\n    return look(0.0)", library)
     assert library["compute"]().activity == BUILDS

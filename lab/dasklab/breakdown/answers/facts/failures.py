@@ -249,5 +249,5 @@ def _errors(texts: Sequence[str]) -> str:
     if len(set(texts)) == 1:
         return texts[0]
     types = [name for name, _ in Counter(text.partition("(")[0] for text in texts).most_common()]
-    named = [name for name in types if name.isidentifier()][:MAX_NAMED_TYPES]
-    return enumerated([*named, "other errors"] if len(named) < len(types) else named)
+    shown_types = [name for name in types if name.isidentifier()][:MAX_NAMED_TYPES]
+    return enumerated([*shown_types, "other errors"] if len(shown_types) < len(types) else shown_types)
