@@ -243,7 +243,7 @@ def answer(name: str, folder: Path, rounds: int) -> None:
         print(f"\n{label}: {wording.paragraph(explained.summary)}")
         print(*(f"- {advice}" for advice in explained.advice), sep="\n")
     picture = folder / f"question-{name}.png"
-    pictures.threads({label: explained.median_repeat for label, explained in middle.items()}).savefig(
+    pictures.beside({label: explained.median_repeat for label, explained in middle.items()}).savefig(
         picture, dpi=110
     )
 

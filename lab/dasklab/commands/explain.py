@@ -46,7 +46,9 @@ class TraceFile(OutputFile):
 @click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
 @click.option("--why", is_flag=True, help="List the evidence of each clause: tasks, transfers, threads.")
 @click.option("--memory", is_flag=True, help="List the peak memory of workers for each kind of task.")
-@click.option("--all", "everything", is_flag=True, help="List all causes, stages, bandwidths and clocks.")
+@click.option(
+    "--all", "everything", is_flag=True, help="List all causes, operations, stages, rates and clocks."
+)
 @click.option("--captured", is_flag=True, help="Explain the captured repeats instead of the timed ones.")
 @click.option("--trace", type=TraceFile(), help="Write TRIAL as a trace (FILE.pftrace) for ui.perfetto.dev.")
 @click.option("--profile", type=OutputFile(), help="Write Dask's profile of TRIAL for speedscope.")
@@ -171,11 +173,13 @@ def _print_trial(trial: Explained, name: str, everything: bool) -> None:
     for piece in trial.advice:
         click.echo(f"- {piece}\n")
     _print_table(trial.summary, None if everything else wording.MOST_CAUSES)
-    _print_operations(trial)
+    _print_operations(trial, everything)
     if everything:
         _print_details(trial)
     else:
-        click.echo("\nAll causes, stages, bandwidths and clocks: --all. What each clause rests on: --why.")
+        click.echo(
+            "\nAll causes, operations, stages, rates and clocks: --all. What each clause rests on: --why."
+        )
     _draw(trial)
 
 
@@ -305,13 +309,14 @@ def _print_table(summary: Summary, most: int | None) -> None:
     print_table(wording.HEAD, wording.rows(summary, most))
 
 
-def _print_operations(record: Explained) -> None:
-    """Print the computations of a record, if it has several."""
-    from dasklab.breakdown.show import wording
+def _print_operations(record: Explained, everything: bool) -> None:
+    """Print the computations of a record, if it has several: a row for each, or for each line of code."""
+    from dasklab.breakdown.show import operation_table
 
     if len(record.operations) > 1:
         click.echo()
-        print_table(wording.OPERATION_HEAD, wording.operation_rows(record))
+        rows = operation_table.rows if everything else operation_table.largest_rows
+        print_table(operation_table.HEAD, rows(record))
 
 
 def _print_causes(
@@ -383,7 +388,9 @@ def _draw(trial: Explained, base: Explained | None = None) -> None:
     def draw() -> Figure:
         from dasklab.breakdown.show import pictures
 
-        return pictures.threads({item.trial.name: item.median_repeat for item in trials})
+        if base:
+            return pictures.beside({item.trial.name: item.median_repeat for item in trials})
+        return pictures.over_time(trial.trial.name, trial.median_repeat, trial.operations, trial.facts.memory)
 
     save_picture("Threads over time", draw, stem)
 

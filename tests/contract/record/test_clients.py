@@ -10,7 +10,7 @@ import dasklab
 import pytest
 from dasklab.breakdown.show.clients import client_sentences
 from dasklab.breakdown.show.explain import Explained, explain
-from dasklab.breakdown.show.wording import operation_rows
+from dasklab.breakdown.show.operation_table import rows
 from dasklab.records.session import Session
 from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster, wait
@@ -75,11 +75,11 @@ def test_operations_of_another_client_have_none_of_my_lines(
         wait(theirs)
     record = record_of(tmp_path / "run")
     assert sorted(operation.is_foreign for operation in record.operations) == [False, True]
-    lines = {row[1] for row in operation_rows(record)}
+    lines = {row[1] for row in rows(record)}
     assert "another client" in lines and any("time.sleep" in line for line in lines)
     assert record.operations[0].tasks == record.operations[1].tasks == 4
     # they overlap, so threads and the path are not divided between them
-    assert {row[5:] for row in operation_rows(record)} == {("", "")}
+    assert {row[5:] for row in rows(record)} == {("", "")}
 
 
 def test_alone_on_the_cluster_nothing_is_said(client: Client, tmp_path: Path) -> None:

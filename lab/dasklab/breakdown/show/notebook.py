@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dasklab.breakdown.answers.advice.rules import Advice
 from dasklab.breakdown.answers.bottlenecks.grounds import Grounds
-from dasklab.breakdown.show import why, wording
+from dasklab.breakdown.show import operation_table, why, wording
 from dasklab.breakdown.show.answer import Sentences, answer
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.breakdown.show.wording import Row
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 # Readable on light and dark pages: colours are inherited, lines are half transparent.
 STYLE = "border-collapse:collapse;text-align:left;border-bottom:1px solid #8888"
 CELL = "padding:0 1em 0 0;vertical-align:top;text-align:left"
-WHITE = "background:white;max-width:100%"  # a picture brings its own page
+PICTURE = "fill:currentColor;max-width:100%"  # letters have no colour of their own
+BLACK, PALE, HALF_TRANSPARENT = "#000000", "#e6e6e0", "#8884"  # of ticks and of the grid
 
 
 class Explanation:
@@ -39,7 +40,7 @@ class Explanation:
     @cached_property
     def _tables(self) -> list[tuple[Row, list[Row]]]:
         return [
-            (wording.OPERATION_HEAD, list(wording.operation_rows(self.explained))),
+            (operation_table.HEAD, list(operation_table.largest_rows(self.explained))),
             (wording.HEAD, list(wording.rows(self.explained.summary, wording.MOST_CAUSES))),
         ]
 
@@ -65,12 +66,15 @@ class Explanation:
         return EvidenceTable(why.why(self.explained.median_repeat, clause))
 
     def _picture(self) -> str:
-        """Draw threads over time, if matplotlib is installed."""
+        """Draw what happened over time, if matplotlib is installed."""
         try:
             from dasklab.breakdown.show import pictures
         except ImportError:
             return "<p>For a picture: pip install dasklab[report]</p>"
-        return html_picture(pictures.threads({self.explained.trial.name: self.explained.median_repeat}))
+        it = self.explained
+        return html_picture(
+            pictures.over_time(it.trial.name, it.median_repeat, it.operations, it.facts.memory)
+        )
 
 
 class EvidenceTable:
@@ -111,10 +115,11 @@ def html_table(head: Row, rows: Iterable[Row]) -> str:
 
 
 def html_picture(figure: Figure) -> str:
+    """Return a figure whose text and lines have the colour of the page's text, on the page's background."""
     svg = io.StringIO()
-    figure.savefig(svg, format="svg")
-    text = svg.getvalue()
-    return f'<div style="{WHITE}">{text[text.index("<svg") :]}</div>'
+    figure.savefig(svg, format="svg", transparent=True)
+    text = svg.getvalue().replace(BLACK, "currentColor").replace(PALE, HALF_TRANSPARENT)
+    return f'<div style="{PICTURE}">{text[text.index("<svg") :]}</div>'
 
 
 def _html_row(tag: str, cells: Row) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dasklab.breakdown.answers.bandwidth import BandwidthEstimate
 from dasklab.breakdown.answers.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
@@ -13,7 +13,6 @@ from dasklab.breakdown.answers.stage_lengths import stage_lengths
 from dasklab.breakdown.answers.summary import ByCause, Summary, hosts
 from dasklab.breakdown.model.causes import (
     CAUSES,
-    COMPUTE,
     LINK,
     NOT_DIVIDED,
     UNDIVIDED,
@@ -22,11 +21,7 @@ from dasklab.breakdown.model.causes import (
 )
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.prepare.clocks import Clock
-from dasklab.breakdown.prepare.operations import Operation
 from dasklab.terminal import counted, data_size, enumerated
-
-if TYPE_CHECKING:
-    from dasklab.breakdown.show.explain import Explained
 
 LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
 LEAST_SAVED = 0.01  # share of the makespan: what a network saves below that needs no figures
@@ -35,7 +30,7 @@ MAX_NAMED_PLACES = 3
 NEARLY_ALL = 0.95  # of the seconds that could not be divided: then one stretch says where they lie
 MAX_NAMED_LINES = 3
 MOST_CODE = 50  # characters of a line of code in a table
-MOST_OVERLAP = 0.05  # of an operation that is told apart from others
+CELL = re.compile(r"In\[(\d+)\]")  # as ``records.user_lines`` names the cell of a notebook
 LEAST_S = 0.0005  # shorter times are not named in a table
 LONG_CPU_WAIT = 0.1  # share of the makespan from which on waiting for a CPU is reported
 Row = tuple[str, ...]
@@ -43,15 +38,6 @@ HEAD: Row = ("cause", "seconds", "share", "critical path", "where")
 GRAPH_HEAD: Row = ("stage of a graph", "ms", "µs per task", "moves with the link")
 STAGE_HEAD: Row = ("stage of a task, ms", "median", "10 %", "90 %", "moves with the link")
 BANDWIDTH_HEAD: Row = ("MB/s to", "from", "Dask plans with", "Dask's table", "Dask's fetches", "iperf3")
-OPERATION_HEAD: Row = (
-    "operation",
-    "code",
-    "tasks",
-    "began at, s",
-    "seconds",
-    "computing",
-    "most on the path",
-)
 MOST_CAUSES = 10
 """Rows of the table of causes where not all are asked for."""
 CLOCK_HEAD: Row = ("clock", "ahead, ms", "certainly between", "skew, ppm", "bounds", "")
@@ -120,7 +106,7 @@ def _lines(summary: Summary, bottleneck: Bottleneck, digits: int) -> str:
     own = [(line, seconds) for (of, line), seconds in summary.client_lines.items() if of is bottleneck]
     longest = sorted(own, key=lambda item: -item[1])
     parts = [
-        f"{seconds:.{digits}f} s at {_place_in_code(line)}"
+        f"{seconds:.{digits}f} s at {place_in_code(line)}"
         for line, seconds in longest[:MAX_NAMED_LINES]
         if line[0] and seconds > LEAST_SHARE * summary.makespan_s
     ]
@@ -205,39 +191,12 @@ def _cause_row(title: str, summary: Summary, causes: Sequence[Cause], place: str
     return title, f"{seconds:.3f}", percent(seconds / summary.makespan_s, 1), f"{path:.3f}", place
 
 
-def operation_rows(record: Explained) -> Iterator[Row]:
-    """Return a row per operation of a record.
-
-    While several overlap, threads and the path are shared: nothing tells what belongs to which.
-    """
-    for operation in record.operations:
-        computing, path = "", ""
-        if not any(_overlap(operation, other) for other in record.operations if other is not operation):
-            summary = record.summary_of(operation)
-            computed_s = summary.by_cause.get(COMPUTE, 0.0)
-            computing = percent(computed_s / summary.makespan_s if summary.makespan_s else 0.0)
-            largest = [row for row in summary.ranked()[:2] if row[2] > LEAST_S]
-            path = ", ".join(bottleneck(row, 2) for row in largest)
-        yield (
-            f"{operation.number}: {operation.span}" if operation.span else str(operation.number),
-            "another client" if operation.is_foreign else _place_in_code(operation.code),
-            str(operation.tasks),
-            f"{operation.start - record.timed[0].start:.2f}",
-            f"{operation.stop - operation.start:.2f}",
-            computing,
-            path,
-        )
-
-
-def _overlap(operation: Operation, other: Operation) -> bool:
-    common_s = min(operation.stop, other.stop) - max(operation.start, other.start)
-    return common_s > MOST_OVERLAP * (operation.stop - operation.start)
-
-
-def _place_in_code(code: tuple[str, int, str]) -> str:
-    """Return ``file:line text``, the text cut to fit a table."""
+def place_in_code(code: tuple[str, int, str]) -> str:
+    """Return ``file:line text``, or ``In [7], line 2: text`` of a notebook; the text cut to fit a table."""
     file, line, text = code
     cut = text if len(text) <= MOST_CODE else f"{text[: MOST_CODE - 3]}..."
+    if cell := CELL.fullmatch(file):
+        return f"In [{cell[1]}], line {line}: {cut}".rstrip(": ")
     return f"{Path(file).name}:{line} {cut}".rstrip() if file else ""
 
 
