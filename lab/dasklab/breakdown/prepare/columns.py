@@ -37,6 +37,7 @@ from dasklab.records.user_lines import BUILDS, COMPUTES, WAITS
 
 STAMP_ROUNDING_S = 1e-6
 LOOPBACK = r"^(?:inproc://|\w+://(?:127\.|localhost:|\[::1\]))"  # addresses within a machine
+STEALING_S = 0.2  # Dask looks for tasks to steal every 0.1 s: an earlier end is not the reason
 UNCERTAIN_END_S = 0.05  # of an attempt that ended with its worker: the scheduler learns of it later
 GRAPH_COLUMNS = ("sent", "received", "materialise", "order", "state")
 
@@ -50,6 +51,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     row_of_repeat = tables["repeats"].iloc[0]
     start, stop = float(row_of_repeat.start_s), float(row_of_repeat.stop_s)
     tasks, needs, fetches = _with_ends(tables["tasks"], stop), tables["needs"], tables["fetches"]
+    tasks = _with_steals(tasks, tables["steals"])
     tasks = tasks[(tasks.start_s < stop) & (tasks.stop_s > start)].sort_values("start_s", kind="stable")
     threads = _threads(tables["workers"], tasks)
     worker_stays = stays(tables["workers"], start, stop)
@@ -120,6 +122,14 @@ def _with_ends(tasks: pd.DataFrame, stop: float) -> pd.DataFrame:
     return tasks.assign(start_s=tasks.start_s + shift, stop_s=(tasks.stop_s + shift).mask(runs, stop))
 
 
+def _with_steals(tasks: pd.DataFrame, steals: pd.DataFrame) -> pd.DataFrame:
+    """Return the tasks with a column ``stolen``: one that was is decided when its first worker gave it up."""
+    confirmed = steals[steals.kind == "confirm"].groupby(["key", "thief"]).time_s.max()
+    given_up = floats(confirmed.reindex(pd.MultiIndex.from_frame(tasks[["key", "worker"]])))
+    stolen = (given_up > tasks.decided_s) & (given_up < tasks.arrived_s)
+    return tasks.assign(stolen=stolen, decided_s=tasks.decided_s.mask(stolen, given_up))
+
+
 def _threads_in_use(tasks: pd.DataFrame, threads: Mapping[str, int]) -> Codes:
     """Return the thread of each task.
 
@@ -141,18 +151,31 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
     key = positions(keys, rows.key)
     stamps = {name: floats(rows[f"{name}_s"]) for name in (*STAMPS, *DUE_STAMPS)}
     handled = np.where(np.isnan(stamps["handled"]), stamps["stop"], stamps["handled"])
-    triggers = positions(keys, rows.trigger.astype(object))
+    worker, decided = _codes(rows.worker, nodes), stamps["decided"] + STAMP_ROUNDING_S
+    trigger = last_before(key, handled, positions(keys, rows.trigger.astype(object)), decided)
     return Tasks(
         key=key,
-        worker=_codes(rows.worker, nodes),
+        worker=worker,
         thread=rows.thread.to_numpy(np.int64),
         stamps=stamps,
         freed=np.maximum(stamps["start"], np.fmin(stamps["stop"], floats(rows.seceded_s))),
         is_whole=~rows.status.isin((UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT)).to_numpy(bool),
-        trigger=last_before(key, handled, triggers, stamps["decided"] + STAMP_ROUNDING_S),
+        trigger=np.where(rows.stolen, _triggers_of_steals(worker, handled, decided), trigger),
         disk_s=np.nan_to_num(floats(rows.disk_s)),
         nbytes=np.nan_to_num(floats(rows.nbytes)),
     )
+
+
+def _triggers_of_steals(worker: Codes, handled: Floats, decided: Floats) -> Codes:
+    """Return the task whose end probably made Dask steal: the last one on the thief, or else on any worker.
+
+    ``NONE`` where neither ended shortly before.
+    """
+    anywhere = np.zeros(len(worker), np.int64)
+    last_there, last = (last_before(at, handled, at, decided) for at in (worker, anywhere))
+    ended = np.append(handled, -np.inf)
+    is_recent = ended[last] > decided - STEALING_S
+    return np.where(ended[last_there] > decided - STEALING_S, last_there, np.where(is_recent, last, NONE))
 
 
 def _disk_s(tasks: pd.DataFrame, metrics: pd.DataFrame) -> Floats:
