@@ -123,11 +123,11 @@ def _with_ends(tasks: pd.DataFrame, stop: float) -> pd.DataFrame:
 
 
 def _with_steals(tasks: pd.DataFrame, steals: pd.DataFrame) -> pd.DataFrame:
-    """Return the tasks with a column ``stolen``: one that was is decided when its first worker gave it up."""
+    """Return the tasks with a column ``was_moved``; a thief's task is decided when its victim gives it up."""
     confirmed = steals[steals.kind == "confirm"].groupby(["key", "thief"]).time_s.max()
     given_up = floats(confirmed.reindex(pd.MultiIndex.from_frame(tasks[["key", "worker"]])))
-    stolen = (given_up > tasks.decided_s) & (given_up < tasks.arrived_s)
-    return tasks.assign(stolen=stolen, decided_s=tasks.decided_s.mask(stolen, given_up))
+    was_moved = (given_up > tasks.decided_s) & (given_up < tasks.arrived_s)
+    return tasks.assign(was_moved=was_moved, decided_s=tasks.decided_s.mask(was_moved, given_up))
 
 
 def _threads_in_use(tasks: pd.DataFrame, threads: Mapping[str, int]) -> Codes:
@@ -160,7 +160,7 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
         stamps=stamps,
         freed=np.maximum(stamps["start"], np.fmin(stamps["stop"], floats(rows.seceded_s))),
         is_whole=~rows.status.isin((UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT)).to_numpy(bool),
-        trigger=np.where(rows.stolen, _triggers_of_steals(worker, handled, decided), trigger),
+        trigger=np.where(rows.was_moved, _triggers_of_steals(worker, handled, decided), trigger),
         disk_s=np.nan_to_num(floats(rows.disk_s)),
         nbytes=np.nan_to_num(floats(rows.nbytes)),
     )
@@ -169,13 +169,13 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
 def _triggers_of_steals(worker: Codes, handled: Floats, decided: Floats) -> Codes:
     """Return the task whose end probably made Dask steal: the last one on the thief, or else on any worker.
 
-    ``NONE`` where neither ended shortly before.
+    ``NONE`` where neither ends shortly before.
     """
     anywhere = np.zeros(len(worker), np.int64)
     last_there, last = (last_before(at, handled, at, decided) for at in (worker, anywhere))
-    ended = np.append(handled, -np.inf)
-    is_recent = ended[last] > decided - STEALING_S
-    return np.where(ended[last_there] > decided - STEALING_S, last_there, np.where(is_recent, last, NONE))
+    ends = np.append(handled, -np.inf)
+    is_recent = ends[last] > decided - STEALING_S
+    return np.where(ends[last_there] > decided - STEALING_S, last_there, np.where(is_recent, last, NONE))
 
 
 def _disk_s(tasks: pd.DataFrame, metrics: pd.DataFrame) -> Floats:

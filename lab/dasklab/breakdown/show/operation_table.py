@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HEAD: Row = ("operation", "code", "tasks", "began at, s", "seconds", "computing", "most on the path")
 MOST_ROWS = 10
-MOST_OVERLAP = 0.05  # of an operation that is told apart from others
+MOST_OVERLAP = 0.05  # share of an operation; with more, nothing tells which thread worked for it
 
 
 def rows(record: Explained) -> Iterator[Row]:
@@ -34,9 +34,9 @@ def largest_rows(record: Explained) -> Iterator[Row]:
     for group in groups[:large]:
         yield _row(record, group)
     if others := [operation for group in groups[large:] for operation in group]:
-        began = min(operation.start for operation in others) - record.timed[0].start
+        begin = min(operation.start for operation in others) - record.timed[0].start
         tasks = sum(operation.tasks for operation in others)
-        yield (f"{len(others)} others", "", str(tasks), f"{began:.2f}", f"{_seconds(others):.2f}", "", "")
+        yield (f"{len(others)} others", "", str(tasks), f"{begin:.2f}", f"{_seconds(others):.2f}", "", "")
 
 
 def _of_one_line(operations: Sequence[Operation]) -> list[list[Operation]]:
@@ -62,7 +62,7 @@ def _row(record: Explained, operations: Sequence[Operation]) -> Row:
     lengths = sorted(operation.stop - operation.start for operation in operations)
     middle = sorted(operations, key=lambda operation: operation.stop - operation.start)[len(operations) // 2]
     first = operations[0]
-    each = f", each {lengths[0]:.2f} to {lengths[-1]:.2f}" if len(operations) > 1 else ""
+    range_of_one = f", each {lengths[0]:.2f} to {lengths[-1]:.2f}" if len(operations) > 1 else ""
     computing, path = "", ""
     if not any(_overlap(middle, other) for other in record.operations if other is not middle):
         computing, path = _shares(record, middle)
@@ -73,7 +73,7 @@ def _row(record: Explained, operations: Sequence[Operation]) -> Row:
         "another client" if first.is_foreign else place_in_code(first.code),
         str(sum(operation.tasks for operation in operations)),
         f"{first.start - record.timed[0].start:.2f}",
-        f"{_seconds(operations):.2f}{each}",
+        f"{_seconds(operations):.2f}{range_of_one}",
         computing,
         path,
     )

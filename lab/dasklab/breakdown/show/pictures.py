@@ -32,7 +32,7 @@ MOST_WORKERS_NAMED = 8  # in a legend
 LEAST_NAMED = 0.06  # share of the width: what is narrower gets no name
 TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
 CHARACTERS = 150  # of a name that is as wide as the picture
-RUNS, WAITS, LOCAL, OPERATION = "#2563a8", "#c9c9c2", "#8a4fa3", "#5b8fc7"
+RUNS, BUILDS, WAITS, LOCAL, OPERATION = "#2563a8", "#3d8a5f", "#c9c9c2", "#8a4fa3", "#5b8fc7"
 
 MOST_OPERATION_ROWS = 4
 ABOVE: dict[str, Any] = {  # a legend at the right, above what it explains
@@ -112,21 +112,20 @@ def _worker_panels(repeat: Repeat, memory: Sequence[WorkerMemory]) -> Iterator[P
 def _draw_lines(axes: Axes, repeat: Repeat) -> None:
     """Draw which line of the user's program ran, and whether it waited for the cluster."""
     lines = repeat.lines
-    for kind, colour in ((lines.waits, WAITS), (lines.local, LOCAL), (~(lines.waits | lines.local), RUNS)):
+    runs = ~(lines.waits | lines.local | lines.builds)
+    kinds = [
+        ("runs", RUNS, runs),
+        ("builds a graph", BUILDS, lines.builds),
+        ("waits for the cluster", WAITS, lines.waits),
+        ("computes without the cluster", LOCAL, lines.local),
+    ]
+    for _, colour, kind in kinds:
         starts, seconds = lines.start[kind] - repeat.start, (lines.stop - lines.start)[kind]
         axes.broken_barh(list(zip(starts, seconds, strict=True)), (0.5, 0.5), color=colour, linewidth=0)
     names = [place_in_code(line) for line in lines.names]
     spans = zip(lines.start - repeat.start, lines.stop - repeat.start, lines.code.tolist(), strict=True)
     _name_spans(axes, repeat.makespan, ((start, stop, names[code]) for start, stop, code in spans), 0.2)
-    handles = [
-        Patch(color=colour, label=label)
-        for colour, label, kind in (
-            (RUNS, "runs", ~(lines.waits | lines.local)),
-            (WAITS, "waits for the cluster", lines.waits),
-            (LOCAL, "computes without the cluster", lines.local),
-        )
-        if kind.any()
-    ]
+    handles = [Patch(color=colour, label=label) for label, colour, kind in kinds if kind.any()]
     axes.legend(handles=handles, **ABOVE)
     axes.set_ylim(0, 1)
     _label(axes, 0.5, "your\nprogram")

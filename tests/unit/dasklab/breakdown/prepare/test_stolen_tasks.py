@@ -1,4 +1,4 @@
-"""A task that a worker stole was chosen for it when it was stolen, not when another worker had got it."""
+"""A task moves from a victim to a thief: the thief gets it when the victim gives it up, not before."""
 
 from __future__ import annotations
 

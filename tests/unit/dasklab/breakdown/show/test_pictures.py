@@ -38,7 +38,8 @@ def noworkers() -> Explained:
 def test_rows_share_one_axis(noworkers: Explained) -> None:
     repeat = noworkers.median_repeat
     ends = np.array([repeat.start]), np.array([repeat.stop])
-    line = Lines(*ends, np.array([True]), np.array([False]), np.array([0]), [("In[7]", 2, "gather()")])
+    no = np.array([False])
+    line = Lines(*ends, ~no, no, no, np.array([0]), [("In[7]", 2, "gather()")])
     sizes = [np.full(3, nbytes) for nbytes in (3e8, 1e8, 0.0, 4e8)]
     memory = WorkerMemory("worker-0", np.linspace(repeat.start, repeat.stop, 3), *sizes)
     figure = pictures.over_time("run", replace(repeat, lines=line), noworkers.operations, [memory])
