@@ -132,6 +132,7 @@ def open_capture(
         relays=relayed,
         macs=shared.macs,
         notices=shared.notices,
+        duplicate_sacks=shared.duplicate_sacks,
         tally=shared.tally,
         segments=segments,
         pieces=pieces,

@@ -25,7 +25,8 @@ from daskwire.decoder.file.reading import File
 from daskwire.decoder.net.connections import Connections
 from daskwire.decoder.net.duplicates import duplicate_packets
 from daskwire.decoder.net.extent import Extent, Lives, extents, lives
-from daskwire.decoder.net.health import RoundTrips, round_trips
+from daskwire.decoder.net.health import RoundTrips, needless, round_trips
+from daskwire.decoder.net.packets.duplicate_sacks import DuplicateSacks
 from daskwire.decoder.net.packets.macs import Macs
 from daskwire.decoder.net.packets.notices import Notices
 from daskwire.decoder.net.segments import Lanes, Segments, Tally, lanes
@@ -46,6 +47,7 @@ class Capture:
             the packets of the second one count, not its messages.
         macs: MAC addresses of flows and in ARP packets.
         notices: ICMP errors and DNS lookups.
+        duplicate_sacks: what receivers say to have received twice.
         tally: counts of packets, decoded or not.
         segments: all TCP segments.
         pieces: the pieces of all streams.
@@ -63,6 +65,7 @@ class Capture:
     relays: list[tuple[int, int]]
     macs: Macs
     notices: Notices
+    duplicate_sacks: DuplicateSacks
     tally: Tally
     segments: Segments
     pieces: Pieces
@@ -198,3 +201,8 @@ class Capture:
     def copied(self) -> Flags:
         """Which segments are repeated captures of a packet at one capture point."""
         return duplicate_packets(self.segments, self.lanes.order)
+
+    @cached_property
+    def needless(self) -> Flags:
+        """Which of ``disorder.resent`` their receivers had already."""
+        return needless(self.segments, self.disorder, self.copied, self.duplicate_sacks)

@@ -84,7 +84,7 @@ def _losses(capture: Capture) -> dict[str, Ints]:
         "copies": health.count(segments, copied, number),
         "retransmitted": resent,
         "retransmitted_bytes": resent_bytes,
-        "spurious": health.spurious(segments, copied, number),
+        "spurious": health.spurious(segments, copied, capture.disorder.resent[capture.needless], number),
         "out_of_order": late,
         "zero_windows": health.zero_windows(segments, copied, number),
         "rst_packets": health.count(segments, (segments.flags & RST != 0) & ~copied, number),

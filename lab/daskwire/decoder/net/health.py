@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskwire.base.arrays import U32, Flags, Floats, Ints
+from daskwire.decoder.net.packets.duplicate_sacks import DuplicateSacks
 from daskwire.decoder.net.segments import ACK, DSACK, FIN, RST, STAMPED, SYN, Lanes, Segments
 from daskwire.decoder.net.tcp import BAND_BITS, Disorder, Pieces
 
@@ -75,10 +76,41 @@ def _repeated_syn_fin(segments: Segments) -> Ints:
     return np.asarray(rows[repeated & (segments.length[rows] == 0)], np.int64)
 
 
-def spurious(segments: Segments, copied: Flags, flows: int) -> Ints:
-    """Count the retransmissions of each flow that its receiver reported as unnecessary (D-SACK, RFC 2883)."""
+def needless(segments: Segments, disorder: Disorder, copied: Flags, sacks: DuplicateSacks) -> Flags:
+    """Select those of ``disorder.resent`` whose receiver reported that it has them twice.
+
+    One report covers all segments that it joins. Of several retransmissions of the same bytes, the first ones
+    may have been lost, so the last ones were needless.
+    """
+    result = np.zeros(len(disorder.resent), bool)
+    reports = np.flatnonzero((segments.flags & DSACK != 0) & ~copied)
+    ranges = sacks.ranges(segments.offset[reports])
+    flow = segments.flow[reports[ranges.row]] ^ 1
+    is_resent = ~copied[disorder.resent]
+    for own in np.intersect1d(flow, segments.flow[disorder.resent[is_resent]]).tolist():
+        index = np.flatnonzero(is_resent & (segments.flow[disorder.resent] == own))
+        index = index[np.lexsort((segments.time_ns[disorder.resent[index]], disorder.resent_start[index]))]
+        rows, zero = disorder.resent[index], segments.seq[disorder.resent[index[0]]]
+        middle = (segments.seq[rows] - zero).view(np.int32) + segments.length[rows].astype(np.int64) // 2
+        left, right = (
+            np.sort((edge[flow == own] - zero).view(np.int32)) for edge in (ranges.left, ranges.right)
+        )
+        number = np.searchsorted(left, middle, "right") - np.searchsorted(right, middle, "right")
+        _, first, copies = np.unique(disorder.resent_start[index], return_index=True, return_counts=True)
+        followers = np.repeat(first + copies, copies) - np.arange(len(index)) - 1
+        result[index] = followers < number
+    return result
+
+
+def spurious(segments: Segments, copied: Flags, needless_rows: Ints, flows: int) -> Ints:
+    """Count the retransmissions of each flow that its receiver reported as unnecessary (D-SACK, RFC 2883).
+
+    Each report is about one at least, also if it was not captured.
+    """
     rows = np.flatnonzero((segments.flags & DSACK != 0) & ~copied)
-    return np.bincount(segments.flow[rows] ^ 1, minlength=flows).astype(np.int64)
+    reports = np.bincount(segments.flow[rows] ^ 1, minlength=flows)
+    retransmissions = np.bincount(segments.flow[needless_rows], minlength=flows)
+    return np.maximum(reports, retransmissions).astype(np.int64)
 
 
 def zero_windows(segments: Segments, copied: Flags, flows: int) -> Ints:

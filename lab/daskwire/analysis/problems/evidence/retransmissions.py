@@ -58,10 +58,9 @@ class Late:
         return Late(*(getattr(self, f.name)[which] for f in fields(self)))
 
 
-def retransmissions(segments: Segments, pieces: Pieces, disorder: Disorder, copied: Flags) -> Retransmissions:
-    """Find the segments without new bytes, and when their bytes were sent before."""
-    own = ~copied[disorder.resent]
-    rows, position = disorder.resent[own], disorder.resent_start[own]
+def retransmissions(segments: Segments, pieces: Pieces, disorder: Disorder, which: Flags) -> Retransmissions:
+    """Select some of the segments without new bytes, and find when their bytes were sent before."""
+    rows, position = disorder.resent[which], disorder.resent_start[which]
     flow = segments.flow[rows].astype(np.int64)
     band = np.zeros(int(max(pieces.flow.max(initial=0), flow.max(initial=0))) + 1, np.int64)
     band[pieces.flow] = np.arange(len(pieces.flow)) << BAND_BITS

@@ -30,7 +30,7 @@ from daskwire.base.arrays import Flags, Ints
 from daskwire.base.schema import Table
 from daskwire.decoder.capture import Capture
 from daskwire.decoder.net.extent import acknowledged
-from daskwire.decoder.net.health import Samples, echo_delays, rtt_samples, spurious
+from daskwire.decoder.net.health import Samples, echo_delays, rtt_samples
 
 Pair = tuple[str, str, str]  # cluster, source, destination
 Node = tuple[str, str]  # cluster and name
@@ -280,13 +280,11 @@ class Traffic:
 
     @cached_property
     def retransmissions(self) -> Retransmissions:
-        """Retransmissions that were necessary: flows with as many D-SACKs are left out."""
-        capture, flows = self.capture, 2 * len(self.capture.connections)
-        events = retransmissions(capture.segments, capture.pieces, capture.disorder, capture.copied)
-        number = np.bincount(events.flow, minlength=flows)
-        needless = spurious(capture.segments, capture.copied, flows)
-        is_wait = ~self._crosses_gap(events.previous_ns, events.time_ns)
-        return events.take(is_wait & (needless[events.flow] < number[events.flow]))
+        """Retransmissions that were necessary, as far as their receivers say."""
+        capture = self.capture
+        which = ~capture.copied[capture.disorder.resent] & ~capture.needless
+        events = retransmissions(capture.segments, capture.pieces, capture.disorder, which)
+        return events.take(~self._crosses_gap(events.previous_ns, events.time_ns))
 
     @cached_property
     def late(self) -> Late:

@@ -16,6 +16,7 @@ from daskwire.base.arrays import U8, U16, U32, U64, Array, Ints, Signed, overlap
 from daskwire.decoder.file.records import Records
 from daskwire.decoder.net.connections import Connections
 from daskwire.decoder.net.packets.capture_points import CapturePoints
+from daskwire.decoder.net.packets.duplicate_sacks import DuplicateSacks
 from daskwire.decoder.net.packets.macs import Macs
 from daskwire.decoder.net.packets.notices import Notices
 from daskwire.decoder.net.segments import Tally
@@ -33,6 +34,7 @@ class Shared:
     points: CapturePoints = field(default_factory=CapturePoints)
     macs: Macs = field(default_factory=Macs)
     notices: Notices = field(default_factory=Notices)
+    duplicate_sacks: DuplicateSacks = field(default_factory=DuplicateSacks)
 
     def shift(self, addresses: range, offset_ns: int) -> None:
         """Add to the times of the packets at some addresses. Segments have columns of their own."""

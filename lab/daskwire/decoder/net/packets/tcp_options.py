@@ -6,13 +6,17 @@ The options of the others are walked one by one, in all segments together.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from daskwire.base.arrays import U16, U32, Array, Flags, Ints, Signed
+from daskwire.decoder.net.packets.duplicate_sacks import SequenceRanges
 from daskwire.decoder.net.segments import DSACK, STAMPED
 
 NOP_NOP_TIMESTAMP = 0x0101080A
 NOP, SACK, TIMESTAMP = 1, 5, 8
+EMPTY = np.zeros(0, np.int64)
 
 
 def read_options(
@@ -21,7 +25,7 @@ def read_options(
     size: Signed,
     tcp: Array,
     flags: U16,
-) -> tuple[U32, U32]:
+) -> tuple[U32, U32, SequenceRanges]:
     """Read the timestamps of each segment, and set STAMPED and DSACK in ``flags``.
 
     Args:
@@ -32,16 +36,17 @@ def read_options(
         flags: TCP flags; changed in place.
 
     Returns:
-        Timestamp value and echo reply of each segment, 0 without.
+        Timestamp value and echo reply of each segment, 0 without; and the ranges of the duplicate SACKs.
     """
     is_common = (tcp["option"] == NOP_NOP_TIMESTAMP) & (size >= 32)
     tsval, tsecr = tcp["tsval"] * is_common, tcp["tsecr"] * is_common
     flags |= is_common * np.uint16(STAMPED)
     rest = np.flatnonzero((size > 20) & ~(is_common & (size == 32)))
-    if len(rest):
-        begin, ack = at[rest] + np.where(is_common[rest], 32, 20), tcp["ack"][rest].astype(np.uint32)
-        _walk(view, begin, at[rest] + size[rest], rest, ack, flags, tsval, tsecr)
-    return tsval, tsecr
+    begin, ack = at[rest] + np.where(is_common[rest], 32, 20), tcp["ack"][rest].astype(np.uint32)
+    ranges = list(_walk(view, begin, at[rest] + size[rest], rest, ack, flags, tsval, tsecr))
+    columns = [np.concatenate(column) for column in zip(*ranges, strict=True)] if ranges else [EMPTY] * 3
+    row, left, right = columns
+    return tsval, tsecr, SequenceRanges(row.astype(np.int64), left.astype(np.uint32), right.astype(np.uint32))
 
 
 def _walk(
@@ -53,8 +58,11 @@ def _walk(
     flags: U16,
     tsval: U32,
     tsecr: U32,
-) -> None:
-    """Walk the options from ``cursor`` to ``end``, one option of every segment per step."""
+) -> Iterator[tuple[Ints, U32, U32]]:
+    """Walk the options from ``cursor`` to ``end``, one option of every segment per step.
+
+    Yield rows with a duplicate SACK, and its range.
+    """
     data = np.frombuffer(view, np.uint8)
     words: U32 = np.ndarray((len(view) - 3,), ">u4", view, 0, (1,))
     for _ in range(40):
@@ -71,8 +79,11 @@ def _walk(
         tsval[row[stamp]], tsecr[row[stamp]] = words[cursor[stamp] + 2], words[cursor[stamp] + 6]
         flags[row[stamp]] |= STAMPED
         sack = inside & (kind == SACK) & (length >= 10)
-        duplicate = _is_duplicate(words, cursor[sack], length[sack], ack[sack])
-        flags[row[sack][duplicate]] |= DSACK
+        if sack.any():
+            duplicate = _is_duplicate(words, cursor[sack], length[sack], ack[sack])
+            rows, first = row[sack][duplicate], cursor[sack][duplicate] + 2
+            flags[rows] |= DSACK
+            yield rows, words[first].astype(np.uint32), words[first + 4].astype(np.uint32)
         cursor = cursor + length
 
 

@@ -42,6 +42,20 @@ def test_duplicate_sack_within_the_second_block(read: Read) -> None:
     assert flow(read(talk.packets), "worker-1")["spurious"] == 1
 
 
+def test_of_two_retransmissions_the_receiver_had_one_already(read: Read) -> None:
+    """The first segment was lost, and both of its retransmissions arrived."""
+    talk = small_talk(1)
+    data, begin = g3({"op": "x"}), talk.isn[0] + 1 + talk.sent[0]
+    for _ in range(3):
+        talk.add(0, ACK | PSH, data, seq=begin)
+    talk.sent[0] += len(data)
+    talk.add(1, ACK, options=b"\x01\x01\x05\x0a" + struct.pack(">II", begin, begin + len(data)))
+    capture = read(talk.packets)
+    row = flow(capture, "worker-1")
+    assert (row["retransmitted"], row["spurious"]) == (2, 1)
+    assert capture.needless.tolist() == [False, True]
+
+
 def test_retransmissions_and_late_segments(read: Read) -> None:
     talk = small_talk(1)
     data, begin = g3({"op": "x", "pad": "y" * 4000}), talk.isn[0] + 1 + talk.sent[0]
