@@ -7,8 +7,9 @@
 writes DIR/NAME/capture.pcap with the expected kinds and nodes in expected.json. The seed selects the nodes,
 the severities within their range, and the healthy workloads, so captures with a new seed are blind.
 ``judge`` gives only the captures to daskwire and compares: the first problem must be of an expected kind, and
-of several faults each must have a row; a healthy capture must have none. Needs root, iproute2, nftables,
-ethtool and tcpdump.
+of several faults each must have a row; a healthy capture must have none. A healthy cluster whose network
+dropped or delayed packets was none: it is made again, at most MAX_TRIES times, and else left out, whatever
+daskwire says of it. Needs root, iproute2, nftables, ethtool and tcpdump.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
 import re
 import select
@@ -29,6 +31,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,9 +42,13 @@ from wire_cluster import OFFLOADS, Cluster, Options, sh, stop
 
 SECONDS = 9  # of the workload
 FORWARDED_WINDOW = 64 << 10  # largest receive window if a program forwards the packets, bytes
+MAX_LATE_MS = 20.0  # a program that holds a frame for longer than it should is a queue
+MAX_TRIES = 3
+PATIENCE_S = 60.0  # of a healthy workload: on a slow network, its last round takes long
 MATCH_TIMEOUT_S = 5.0  # a heartbeat is due within this time
 SPREAD = 1.2  # severities are multiplied by a random factor of at most this
 UNJUDGEABLE = ("TLS without keys",)  # first problems of captures of which nothing is known
+FORWARDER = "forwarder-"
 Rule = tuple[str, str, str]  # node, hook, rule of nftables
 
 
@@ -150,11 +157,12 @@ def forgotten(cluster: Target, level: float) -> Iterator[None]:
 def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None]:
     """Insert a program into the links of some nodes, which delays or repeats their packets."""
     link, processes = ["ip", "-n", cluster.switch, "link"], []
+    window = f"4096 {FORWARDED_WINDOW} {FORWARDED_WINDOW}"
     for node in cluster.nodes:
         # Who leaves checksums to the device sends them wrong through a raw socket.
         cluster.run_in(node, "ethtool", "-K", "eth0", "tx", "off")
         # A program forwards less than a device, so a large window would fill a long queue before it.
-        cluster.run_in(node, "sysctl", "-qw", f"net.ipv4.tcp_rmem=4096 {FORWARDED_WINDOW} {FORWARDED_WINDOW}")
+        cluster.run_in(node, "sysctl", "-qw", f"net.ipv4.tcp_rmem={window}")
     for node in nodes:
         port = cluster.port(node)
         sh(*link, "add", f"{port}f", "type", "veth", "peer", "name", f"{port}b")
@@ -163,9 +171,9 @@ def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None
             sh(*link, "set", device, "up")
         sh(*link, "set", port, "nomaster", "promisc", "on")
         sh(*link, "set", f"{port}b", "master", "br0")
-        first = ["nice", "-n", "-20"]  # routers do not wait for the CPUs of hosts
-        command = [*first, "ip", "netns", "exec", cluster.switch, sys.executable, __file__, "forward"]
-        processes.append(subprocess.Popen([*command, port, f"{port}f", *options]))
+        report = str(cluster.options.out / f"{FORWARDER}{node}.json")
+        command = ["ip", "netns", "exec", cluster.switch, sys.executable, __file__, "forward"]
+        processes.append(subprocess.Popen([*command, port, f"{port}f", report, *options]))
     try:
         yield
     finally:
@@ -173,25 +181,41 @@ def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None
             stop(process)
 
 
-def forward(left: str, right: str, delay_ms: float, repeated: float) -> None:
-    """Forward frames between two devices after a delay; repeat a share of them."""
+def forward(left: str, right: str, report: Path, delay_ms: float, repeated: float) -> None:
+    """Forward frames between two devices after a delay; repeat a share of them.
+
+    At SIGTERM, write how many frames were lost, and how late the latest one was sent.
+    """
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # routers do not wait for the CPUs of hosts
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     ends = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) for _ in range(2)]
     for end, name in zip(ends, (left, right), strict=True):
         end.bind((name, 0))
         end.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+        end.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS
     chance, pending = random.Random(1), deque[tuple[float, socket.socket, bytes]]()
-    while True:
-        wait_s = max(pending[0][0] - time.monotonic(), 0.0) if pending else None
-        for end in select.select(ends, [], [], wait_s)[0]:
-            frame, (_, _, kind, *_) = end.recvfrom(65536)
-            if kind != socket.PACKET_OUTGOING:
-                other = ends[1 - ends.index(end)]
-                for _ in range(1 + (chance.random() < repeated)):
-                    pending.append((time.monotonic() + delay_ms / 1e3, other, frame))
-        while pending and pending[0][0] <= time.monotonic():
-            _, other, frame = pending.popleft()
-            with contextlib.suppress(OSError):
-                other.send(frame)
+    late_s, lost = 0.0, 0
+    try:
+        while True:
+            wait_s = max(pending[0][0] - time.time(), 0.0) if pending else None
+            for end in select.select(ends, [], [], wait_s)[0]:
+                frame, ((_, _, arrival), *_), _, (_, _, kind, *_) = end.recvmsg(65536, 64)
+                if kind != socket.PACKET_OUTGOING:
+                    second, nanosecond = struct.unpack("qq", arrival)
+                    other = ends[1 - ends.index(end)]
+                    for _ in range(1 + (chance.random() < repeated)):
+                        pending.append((second + nanosecond / 1e9 + delay_ms / 1e3, other, frame))
+            while pending and pending[0][0] <= time.time():
+                due, other, frame = pending.popleft()
+                late_s = max(late_s, time.time() - due)
+                try:
+                    other.send(frame)
+                except OSError:
+                    lost += 1
+    finally:
+        for end in ends:
+            lost += struct.unpack("II", end.getsockopt(263, 6, 8))[1]  # SOL_PACKET, PACKET_STATISTICS
+        report.write_text(json.dumps({"late_ms": round(1e3 * late_s, 1), "lost": lost}))
 
 
 @contextlib.contextmanager
@@ -582,7 +606,8 @@ FAULTS = (
           during=outage(rejecting("icmp type admin-prohibited")),
           options=lambda *_: {"env": {"WIRE_RECONNECT": "1"}}),
     Fault("scheduler-killed", ("lost scheduler",), (2.0, 1.0, 0.2), "scheduler", during=killed_scheduler),
-    Fault("client-killed", ("lost client",), (2.0, 1.0, 0.2), "client", during=killed_client),
+    Fault("client-killed", ("lost client",), (2.0, 1.0, 0.2), "client", during=killed_client,
+          options=lambda *_: {"env": {"WIRE_PAUSE": "0"}}),  # between computations, nothing is lost
     Fault("loopback", ("unreachable address",), ("1", "2", "3"), "", before=loopback),
     Fault("far-worker", ("far worker",), (20, 40, 80), before=far, options=mtu),
     Fault("silent-proxy", ("unanswered handshake",), ("9001", "9002", "9003"), before=silent_proxy,
@@ -624,10 +649,30 @@ def varied(level: Any, chance: random.Random) -> Any:
     return round(level * SPREAD ** chance.uniform(-1, 1), 3)
 
 
+def flaws(cluster: Target) -> list[str]:
+    """Return what the network of a cluster did to its packets, apart from a fault."""
+    found = []
+    for node in (*cluster.nodes, "switch"):
+        for device in json.loads(cluster.run_in(node, "ip", "-j", "-s", "link")):
+            if dropped := sum(device["stats64"][side]["dropped"] for side in ("rx", "tx")):
+                found.append(f"{node}'s {device['ifname']} dropped {dropped} packets")
+    for path in sorted(cluster.options.out.glob(f"{FORWARDER}*.json")):
+        report = json.loads(path.read_text())
+        if report["lost"] or report["late_ms"] > MAX_LATE_MS:
+            found.append(f"{path.stem} lost {report['lost']} frames, and one was {report['late_ms']} ms late")
+    log = (cluster.options.out / "tcpdump.log").read_text()
+    if dropped_by_tcpdump := re.search(r"([1-9]\d*) packets? dropped by kernel", log):
+        found.append(f"tcpdump lost {dropped_by_tcpdump[1]} packets")
+    return found
+
+
 def record(
     out: Path, fault: Fault | None, level: Any, chance: random.Random, changes: dict[str, Any]
-) -> None:
-    """Run a cluster with a fault under tcpdump, and note the expected kinds and node."""
+) -> list[str]:
+    """Run a cluster with a fault under tcpdump, and note the expected kinds and node.
+
+    Return the flaws of a healthy one.
+    """
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     victim, peer = chance.sample([f"worker-{number}" for number in (1, 2, 3)], 2)
@@ -635,40 +680,42 @@ def record(
     if fault:
         changes = fault.options(level, victim)
     else:
-        changes = dict(changes)
+        changes = {"env": {"WIRE_PATIENCE": str(PATIENCE_S)}, **changes}
         before, level = changes.pop("before", None), changes.pop("level", None)
         sessions, has_keys = changes.pop("sessions", 1), changes.pop("keys", False)
     options = Options(out, **{"workload": f"mixed:{SECONDS}", "timeout_s": SECONDS + 200, **changes})
-    cluster = Target(options)
+    cluster = Target(options, f"wire{os.getpid()}-{out.name}")
     cluster.victim, cluster.peer = victim, peer
-    with cluster.network(), contextlib.ExitStack() as stack:
-        if before:
-            stack.enter_context(before(cluster, level))
-        dumper = cluster.start_tcpdump()
-        try:
-            for _ in range(sessions - 1):
+    with cluster.network():
+        with contextlib.ExitStack() as stack:
+            if before:
+                stack.enter_context(before(cluster, level))
+            dumper = cluster.start_tcpdump()
+            try:
+                for _ in range(sessions - 1):
+                    cluster.start_cluster()
+                    cluster.start_node("client", "array:1000:500").wait(cluster.options.timeout_s)
+                    cluster.stop_cluster()
                 cluster.start_cluster()
-                cluster.start_node("client", "array:1000:500").wait(cluster.options.timeout_s)
+                client = cluster.start_node("client", cluster.options.workload)
+                if fault and fault.during:
+                    while not (out / "client.running").exists() and client.poll() is None:
+                        time.sleep(0.1)
+                    time.sleep(1)
+                    with fault.during(cluster, level):
+                        client.wait(cluster.options.timeout_s)
+                client.wait(cluster.options.timeout_s)
+                time.sleep(0.3)
+            finally:
                 cluster.stop_cluster()
-            cluster.start_cluster()
-            client = cluster.start_node("client", cluster.options.workload)
-            if fault and fault.during:
-                while not (out / "client.running").exists() and client.poll() is None:
-                    time.sleep(0.1)
-                time.sleep(1)
-                with fault.during(cluster, level):
-                    client.wait(cluster.options.timeout_s)
-            client.wait(cluster.options.timeout_s)
-            time.sleep(0.3)
-        finally:
-            cluster.stop_cluster()
-            time.sleep(1.5)
-            stop(dumper, signal.SIGINT)
+                time.sleep(1.5)
+                stop(dumper, signal.SIGINT)
+        found = [] if fault else flaws(cluster)
     needs_work = not fault or fault.during is not None  # else the fault may stop the cluster at once
     has_worked = (out / "client.running").exists() or not cluster.options.workload.startswith("mixed")
     if needs_work and not has_worked:
         print(f"{out.name}: the workload did not start", file=sys.stderr)
-        return
+        return found
     node = victim if fault and fault.node == "victim" else fault.node if fault else ""
     expected: dict[str, Any] = {
         "kinds": fault.kinds if fault else (),
@@ -676,33 +723,52 @@ def record(
         "node": node,
         "address": cluster.nodes.get(node, ""),  # a worker that never joined has no name
     }
-    expected |= {"level": str(level), "keys": has_keys}
+    expected |= {"level": str(level), "keys": has_keys, "flaws": found}
     (out / "expected.json").write_text(json.dumps(expected))
+    return found
 
 
-def record_all(folder: Path, only: list[str], levels: list[int], seed: int) -> None:
-    """Make the captures that do not exist yet."""
-    for fault in FAULTS:
-        for number in levels:
-            out = folder / f"{fault.name}-{number}"
-            if (not only or fault.name in only) and not (out / "expected.json").exists():
-                chance = random.Random(f"{seed} {out.name}")
-                level = varied(fault.levels[number], chance)
-                print(out.name, level, flush=True)
-                record(out, fault, level, chance, {})
-    for name, changes in healthy(random.Random(seed)).items():
-        out = folder / f"healthy-{name}"
-        if (not only or {"healthy", out.name} & set(only)) and not (out / "expected.json").exists():
-            print(out.name, changes, flush=True)
-            record(out, None, None, random.Random(f"{seed} {name}"), changes)
+def record_healthy(out: Path, seed: int, changes: dict[str, Any]) -> None:
+    """Record a healthy cluster until its network had no flaws."""
+    for _ in range(MAX_TRIES):
+        chance = random.Random(f"{seed} {out.name.removeprefix('healthy-')}")
+        found = record(out, None, None, chance, changes)
+        if not found:
+            return
+        print(f"{out.name} was not healthy: {'; '.join(found)}", flush=True)
+
+
+def record_all(folder: Path, only: list[str], levels: list[int], seed: int, parallel: int) -> None:
+    """Make the captures that do not exist yet, some at a time."""
+    with ThreadPoolExecutor(parallel) as pool:
+        jobs = []
+        for fault in FAULTS:
+            for number in levels:
+                out = folder / f"{fault.name}-{number}"
+                if (not only or fault.name in only) and not (out / "expected.json").exists():
+                    chance = random.Random(f"{seed} {out.name}")
+                    level = varied(fault.levels[number], chance)
+                    print(out.name, level, flush=True)
+                    jobs.append(pool.submit(record, out, fault, level, chance, {}))
+        for name, changes in healthy(random.Random(seed)).items():
+            out = folder / f"healthy-{name}"
+            if (not only or {"healthy", out.name} & set(only)) and not (out / "expected.json").exists():
+                print(out.name, changes, flush=True)
+                jobs.append(pool.submit(record_healthy, out, seed, changes))
+        for job in jobs:
+            job.result()
 
 
 def judge(folder: Path) -> bool:
     """Compare the first problem of each capture with the expected kinds; print a table."""
     rows: list[tuple[str, bool, bool]] = []
-    silent_costs = unjudged = 0
+    silent_costs = unjudged = left_out = 0
     for path in sorted(folder.glob("*/expected.json")):
         expected, name = json.loads(path.read_text()), path.parent.name
+        if expected.get("flaws"):
+            print(f"left out {name}: {'; '.join(expected['flaws'])}")
+            left_out += 1
+            continue
         command = [
             sys.executable,
             "-m",
@@ -735,6 +801,7 @@ def judge(folder: Path) -> bool:
     print(f"node: also correct in {sum(located for _, _, located in faults)} of them")
     print(f'"no problem found" for {silent_costs} faults, a wrong "nothing to judge" for {unjudged} captures')
     print(f"healthy: no false alarm in {sum(correct for _, correct, _ in clean)} of {len(clean)} captures")
+    print(f"left out, since the benchmark's own network dropped or delayed packets: {left_out}")
     return all(correct for _, correct, _ in clean) and right >= 0.9 * len(faults)
 
 
@@ -748,6 +815,7 @@ def main() -> None:
     capture.add_argument("--only", nargs="+", default=[])
     capture.add_argument("--levels", nargs="+", type=int, default=[0, 1, 2])
     capture.add_argument("--seed", type=int, default=1)
+    capture.add_argument("--parallel", type=int, default=1, metavar="N", help="make N captures at a time")
     judging = commands.add_parser("judge", help="compare the answers of daskwire")
     judging.add_argument("folder", type=Path)
     announcing = commands.add_parser("announce", help="(used by the benchmark itself)")
@@ -756,6 +824,7 @@ def main() -> None:
     forwarding = commands.add_parser("forward", help="(used by the benchmark itself)")
     forwarding.add_argument("left")
     forwarding.add_argument("right")
+    forwarding.add_argument("report", type=Path)
     forwarding.add_argument("--delay-ms", type=float, default=0.0)
     forwarding.add_argument("--repeated", type=float, default=0.0)
     relaying = commands.add_parser("relay", help="(used by the benchmark itself)")
@@ -763,11 +832,11 @@ def main() -> None:
     relaying.add_argument("target")
     args = parser.parse_args()
     if args.command == "forward":
-        forward(args.left, args.right, args.delay_ms, args.repeated)
+        forward(args.left, args.right, args.report, args.delay_ms, args.repeated)
     elif args.command == "relay":
         relay(args.port, args.target)
     elif args.command == "capture":
-        record_all(args.folder.resolve(), args.only, args.levels, args.seed)
+        record_all(args.folder.resolve(), args.only, args.levels, args.seed, args.parallel)
     elif args.command == "announce":
         announce(args.address, args.every)
     elif not judge(args.folder):

@@ -222,12 +222,12 @@ def mixed(client, seconds):
     if os.environ.get("WIRE_STANDSTILL"):
         stand_still(client, *os.environ["WIRE_STANDSTILL"].split(":"))
     end = time.time() + seconds
-    deadline[0] = end + 3
+    deadline[0] = end + float(os.environ.get("WIRE_PATIENCE", 3))
     while time.time() < end:
         total += one_round(client)
         if os.environ.get("WIRE_RECONNECT"):
             reconnect(client)
-        time.sleep(0.1)
+        time.sleep(float(os.environ.get("WIRE_PAUSE", 0.1)))
     return total
 
 
