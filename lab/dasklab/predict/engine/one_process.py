@@ -14,6 +14,7 @@ import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 LOOK_S = 0.2  # between two looks at whether the simulation is still wanted
@@ -34,27 +35,29 @@ def run(document: str, seed: int, packages: str, is_cancelled: Callable[[], bool
     if is_cancelled():
         return 1, "", CANCELLED
     folders = [packages, *filter(None, [os.environ.get("PYTHONPATH")])]
-    with subprocess.Popen(
-        [sys.executable, "-m", "dasklab.sim"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Python imports from the working folder first; the caller's may be a run
-        cwd=Path(packages, "dasklab", "workloads"),
-        env=os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(folders)},
-    ) as process:
-        to_send: str | None = document
-        try:
-            while not is_cancelled():
-                try:
-                    output, errors = process.communicate(to_send, timeout=LOOK_S)
-                except subprocess.TimeoutExpired:
-                    to_send = None  # the next call goes on with what this one has to send
-                    continue
-                return process.returncode, output, errors
-        finally:
-            process.kill()  # does nothing if the process has ended
+    with TemporaryFile("w+", encoding="utf-8") as scenario:
+        # A pipe would be left half full: communicate() forgets what it has to send when it times out
+        scenario.write(document)
+        scenario.seek(0)
+        with subprocess.Popen(
+            [sys.executable, "-m", "dasklab.sim"],
+            stdin=scenario,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Python imports from the working folder first; the caller's may be a run
+            cwd=Path(packages, "dasklab", "workloads"),
+            env=os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(folders)},
+        ) as process:
+            try:
+                while not is_cancelled():
+                    try:
+                        output, errors = process.communicate(timeout=LOOK_S)
+                    except subprocess.TimeoutExpired:
+                        continue
+                    return process.returncode, output, errors
+            finally:
+                process.kill()  # does nothing if the process has ended
     return 1, "", CANCELLED
 
 
