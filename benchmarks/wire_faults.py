@@ -651,19 +651,21 @@ def varied(level: Any, chance: random.Random) -> Any:
 
 def flaws(cluster: Target) -> list[str]:
     """Return what the network of a cluster did to its packets, apart from a fault."""
-    found = []
+    defects = []
     for node in (*cluster.nodes, "switch"):
         for device in json.loads(cluster.run_in(node, "ip", "-j", "-s", "link")):
             if dropped := sum(device["stats64"][side]["dropped"] for side in ("rx", "tx")):
-                found.append(f"{node}'s {device['ifname']} dropped {dropped} packets")
+                defects.append(f"{node}'s {device['ifname']} dropped {dropped} packets")
     for path in sorted(cluster.options.out.glob(f"{FORWARDER}*.json")):
         report = json.loads(path.read_text())
         if report["lost"] or report["late_ms"] > MAX_LATE_MS:
-            found.append(f"{path.stem} lost {report['lost']} frames, and one was {report['late_ms']} ms late")
+            defects.append(
+                f"{path.stem} lost {report['lost']} frames, and one was {report['late_ms']} ms late"
+            )
     log = (cluster.options.out / "tcpdump.log").read_text()
     if dropped_by_tcpdump := re.search(r"([1-9]\d*) packets? dropped by kernel", log):
-        found.append(f"tcpdump lost {dropped_by_tcpdump[1]} packets")
-    return found
+        defects.append(f"tcpdump lost {dropped_by_tcpdump[1]} packets")
+    return defects
 
 
 def record(
@@ -710,12 +712,12 @@ def record(
                 cluster.stop_cluster()
                 time.sleep(1.5)
                 stop(dumper, signal.SIGINT)
-        found = [] if fault else flaws(cluster)
+        defects = [] if fault else flaws(cluster)
     needs_work = not fault or fault.during is not None  # else the fault may stop the cluster at once
     has_worked = (out / "client.running").exists() or not cluster.options.workload.startswith("mixed")
     if needs_work and not has_worked:
         print(f"{out.name}: the workload did not start", file=sys.stderr)
-        return found
+        return defects
     node = victim if fault and fault.node == "victim" else fault.node if fault else ""
     expected: dict[str, Any] = {
         "kinds": fault.kinds if fault else (),
@@ -723,19 +725,19 @@ def record(
         "node": node,
         "address": cluster.nodes.get(node, ""),  # a worker that never joined has no name
     }
-    expected |= {"level": str(level), "keys": has_keys, "flaws": found}
+    expected |= {"level": str(level), "keys": has_keys, "flaws": defects}
     (out / "expected.json").write_text(json.dumps(expected))
-    return found
+    return defects
 
 
 def record_healthy(out: Path, seed: int, changes: dict[str, Any]) -> None:
     """Record a healthy cluster until its network had no flaws."""
     for _ in range(MAX_TRIES):
         chance = random.Random(f"{seed} {out.name.removeprefix('healthy-')}")
-        found = record(out, None, None, chance, changes)
-        if not found:
+        defects = record(out, None, None, chance, changes)
+        if not defects:
             return
-        print(f"{out.name} was not healthy: {'; '.join(found)}", flush=True)
+        print(f"{out.name} was not healthy: {'; '.join(defects)}", flush=True)
 
 
 def record_all(folder: Path, only: list[str], levels: list[int], seed: int, parallel: int) -> None:
