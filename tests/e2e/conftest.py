@@ -95,8 +95,8 @@ class Bench:
 
     def examine(self) -> str:
         """Run the testinfra checks as a user would, and return the line with their counts."""
-        argv = ["pytest", "-q", "-p", "no:cacheprovider", "tests/infra", "--hosts=ansible://lab"]
-        output = self.good(*argv, f"--ansible-inventory={self.inventory}", "--force-ansible")
+        argv = ["pytest", "-q", "-p", "no:cacheprovider", "tests/infra"]
+        output = self.good(*argv, f"--ansible-inventory={self.inventory}")
         return output.strip().splitlines()[-1]
 
     def ssh(self, host: str, command: str) -> str:

@@ -1,158 +1,111 @@
-"""Facts about the lab's hosts, for checks on provisioned hosts.
+"""Checks of provisioned hosts, by testinfra.
 
-    pytest tests/infra --hosts=ansible://lab --ansible-inventory=inventory/hosts.yml --force-ansible
+    pytest tests/infra --ansible-inventory=inventory/hosts.yml
 
-One Ansible command collects all facts once, on as many hosts in parallel as there are cores, because emulated
-hosts are slow.
+Each module checks what one role's README says, on the hosts of its ``testinfra_hosts``.
+
+testinfra reads an inventory without resolving its expressions, so it gets a copy with resolved values.
+Commands then use one ssh connection to each host, which stays open, and no Ansible.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import subprocess
+import shutil
 import sys
-import time
-from dataclasses import dataclass
+import tempfile
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-import testinfra
-from dasklab.machines.inventory.ansible_inventory import Inventory
-from dasklab.machines.inventory.topology import Guest
-from dasklab.model.forms.strict import validate
+from dasklab.errors import LabError
+from dasklab.machines.inventory.ansible_inventory import Inventory, default_inventory
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # testinfra starts ansible by name
 GUEST = "/opt/dasklab/bin/dasklab-guest"
-UNITS = "dask-scheduler dask-worker dasklab-host"
+GROUPS = ("lab", "virtual_machines", "dask_client", "dask_scheduler", "dask_workers", "hypervisors")
+# Ansible's own variables, and secrets of the endpoint.
+LEFT_OUT = (
+    "ansible_config_file", "ansible_facts", "ansible_playbook_python", "ansible_version",
+    "endpoint_", "group_names", "groups", "hostvars", "inventory_", "playbook_dir", "proxmox",
+)  # fmt: skip
+COPY = pytest.StashKey[Path]()
 
 
-def apply(**link: object) -> str:
-    """Return the command that impairs the link for at most a minute."""
-    return f"{GUEST} link apply '{json.dumps({'links': [link], 'ttl_s': 60})}' 2>&1"
+def pytest_configure(config: pytest.Config) -> None:
+    """Give testinfra a copy of the inventory whose variables have plain values.
 
-
-JSON_COMMANDS = {
-    "describe": f"{GUEST} host describe",
-    "apply": f"{GUEST} host apply '{{\"check\": true}}'",
-    "at_rest": f"{GUEST} link show",
-    "impaired": apply(delay_ms=5, loss_pct=1),
-    "shaped": apply(rate_mbit=100, direction="both"),
-    "policed": apply(rate_mbit=100, policer=True),
-    "cleared": f"{GUEST} link clear",
-}
-UNSUPPORTED = "unsupported: "  # begins the answer of a host whose kernel cannot do something
-TEXT_COMMANDS = {
-    "sshd": "sshd -T | grep -E '^(passwordauthentication|kbdinteractiveauthentication|permitrootlogin) '",
-    "units": "systemctl show -p Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload,TimeoutStopUSec"
-    f" {UNITS}",
-    "timers": "systemctl list-timers --all --no-legend 'dask*'",
-    "leftovers": "pgrep -a 'tcpdump|iperf3'; true",
-}
-
-
-@dataclass(frozen=True)
-class Lab:
-    """A host under test: its name, its inventory, and the output of the commands above.
-
-    ``start_s`` and ``stop_s`` are the times before and after the commands, in seconds since 1970.
+    Raises:
+        UsageError: the inventory cannot be read, or its lab is not up.
     """
-
-    name: str
-    inventory: Inventory
-    answers: dict[str, Any]
-    start_s: float
-    stop_s: float
-
-    def requested(self, variable: str) -> Any:
-        """Return the inventory's value of a variable for this host; None if it has none."""
-        return self.inventory.optional(self.name, variable)
-
-    @property
-    def guest(self) -> Guest | None:
-        """The guest that the lab creates; None for a machine that exists already."""
-        guest = self.requested("guest") if self.inventory.has(self.name, "guest") else None
-        return guest and validate(Guest, guest, self.name)
-
-    @property
-    def is_container(self) -> bool:
-        """Whether the host is a container, so that its kernel is the node's."""
-        return self.guest is not None and self.guest.kind == "container"
+    if config.option.collectonly:
+        return
+    source = Path(config.option.ansible_inventory or default_inventory()).absolute()
+    folder = Path(tempfile.mkdtemp(prefix="dasklab-checks-"))
+    config.stash[COPY] = folder
+    try:
+        resolved = resolve(Inventory(source))
+    except LabError as error:
+        raise pytest.UsageError(f"{error}; the checks need a lab that is up, and its inventory") from None
+    copy = folder / "hosts.yml"
+    copy.write_text(json.dumps(resolved), encoding="utf-8")
+    config.option.ansible_inventory = str(copy)
 
 
-def raw(host: Any, command: str) -> str:
-    """Run a shell command without Python on the host, and return its output."""
-    return printed(host.backend.run_ansible("ansible.builtin.raw", command, check=False))
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if folder := config.stash.get(COPY, None):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def printed(result: dict[str, Any]) -> str:
-    """Return the output of a successful shell command."""
-    assert result.get("rc") == 0, result
-    return str(result["stdout"]).replace("\r\n", "\n")
+def resolve(inventory: Inventory) -> dict[str, Any]:
+    """Return an inventory of plain values, in Ansible's format."""
+    members = {group: inventory.hosts(group) for group in GROUPS}
+    hosts = {name: variables(inventory, name) for name in sorted(set().union(*members.values()))}
+    groups = {group: {"hosts": dict.fromkeys(names)} for group, names in members.items()}
+    return {"all": {"hosts": hosts, "children": groups}}
 
 
-def parsed(body: str) -> Any:
-    """Return the answer of the guest program."""
-    return {"unsupported": body} if body.startswith(UNSUPPORTED) else json.loads(body)
+def variables(inventory: Inventory, host: str) -> dict[str, Any]:
+    """Return the resolved variables of a host, with the options that keep one connection to it open."""
+    names = [name for name in inventory.names(host) if not name.startswith(LEFT_OUT)]
+    resolved = {name: inventory.value(host, name) for name in sorted(names)}
+    sockets = Path(resolved.get("ansible_control_path_dir", "~/.ansible/cp")).expanduser()
+    sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # `dasklab destroy` ends the connections in this folder. A socket's path must be short.
+    socket = sockets / hashlib.sha1(f"testinfra {inventory.path} {host}".encode()).hexdigest()[:10]
+    extra = resolved.get("ansible_ssh_extra_args", "")
+    resolved["ansible_ssh_extra_args"] = f"{extra} -o ControlPath={socket}".strip()
+    return resolved
 
 
-@pytest.fixture(scope="session")
-def inventory(request: pytest.FixtureRequest) -> Inventory:
-    path = request.config.getoption("--ansible-inventory")
-    if not path:
-        pytest.skip(
-            "needs a lab: --hosts=ansible://lab --ansible-inventory=inventory/hosts.yml --force-ansible"
-        )
-    return Inventory(Path(path))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
+    """With ``--hosts``, leave out the tests of a module on hosts that are not in its groups."""
+    if not config.option.hosts:
+        return
+    kept, left_out = [], []
+    for item in items:
+        backend = item.callspec.params["_testinfra_host"].backend
+        groups = {f"ansible://{group}" for group in backend.get_variables()["group_names"]}
+        (kept if groups & set(item.module.testinfra_hosts) else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
-@dataclass(frozen=True)
-class Collected:
-    """Ansible's result for each host, with the times before and after, and Ansible's errors."""
-
-    start_s: float
-    stop_s: float
-    results: dict[str, dict[str, Any]]
-    errors: str
+@pytest.fixture(scope="module")
+def requested(host: Any) -> dict[str, Any]:
+    """The inventory's variables of the host."""
+    return dict(host.ansible.get_variables())
 
 
-@pytest.fixture(scope="session")
-def collected(
-    inventory: Inventory, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Collected:
-    hosts = request.config.getoption("--hosts").split(",")
-    tree = tmp_path_factory.mktemp("facts")
-    script = "; ".join(f"echo @@{key}; {command}" for key, command in (JSON_COMMANDS | TEXT_COMMANDS).items())
-    argv = ["ansible", ",".join(urlsplit(host).netloc for host in hosts), "-i", str(inventory.path)]
-    argv += ["-m", "ansible.builtin.raw", "-a", script, "--tree", str(tree), "-f", str(os.cpu_count())]
-    start_s = time.time()
-    # Failures are in each host's result.
-    process = subprocess.run(argv, capture_output=True, text=True, check=False)
-    results = {path.name: json.loads(path.read_text()) for path in tree.iterdir()}
-    return Collected(start_s, time.time(), results, process.stderr)
+@pytest.fixture(scope="module")
+def described(host: Any) -> dict[str, Any]:
+    """The host's description of itself."""
+    return dict(json.loads(host.check_output(f"{GUEST} host describe")))
 
 
-@pytest.fixture
-def lab(host: Any, request: pytest.FixtureRequest) -> Lab:
-    if host.backend.get_connection_type() != "ansible":
-        pytest.skip("needs a lab: --hosts=ansible://lab")
-    inventory, collected = (request.getfixturevalue(name) for name in ("inventory", "collected"))
-    name = host.backend.host
-    assert name in collected.results, collected.errors
-    parts = dict(part.split("\n", 1) for part in printed(collected.results[name]).split("@@")[1:])
-    answers = {key: parsed(body) if key in JSON_COMMANDS else body for key, body in parts.items()}
-    return Lab(name, inventory, answers, collected.start_s, collected.stop_s)
-
-
-@pytest.fixture
-def node(lab: Lab, inventory: Inventory, request: pytest.FixtureRequest) -> Any:
-    """The hypervisor. Its tests run once, with those of the client."""
-    if lab.requested("dask_role") != "client":
-        pytest.skip("runs once, with the client")
-    nodes = inventory.hosts("hypervisors")
-    if not nodes:
-        pytest.skip("this lab has no hypervisor")
-    path = request.config.getoption("--ansible-inventory")
-    return testinfra.get_host(f"ansible://{nodes[0]}", ansible_inventory=path, force_ansible=True)
+@pytest.fixture(scope="module")
+def is_container(requested: dict[str, Any]) -> bool:
+    """Whether the lab made the host as a container, so that its kernel is the node's."""
+    return dict(requested.get("guest", {})).get("kind") == "container"
