@@ -9,7 +9,7 @@ import pytest
 from tests import tutorials
 from tests.tutorials import Command
 
-PAGES = ("capture", "cluster", "proxmox")
+PAGES = ("capture", "cluster", "proxmox", "what-if")
 
 
 @pytest.mark.parametrize("name", PAGES)

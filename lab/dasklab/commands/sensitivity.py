@@ -14,19 +14,20 @@ from dasklab.console.options import SEEDS, on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.picture import save_picture
 from dasklab.console.trust import require_trust, trust_option
-from dasklab.errors import LabError
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.figure import Figure
 
     from dasklab.model.files import Outcome
-    from dasklab.predict.sensitivity import Effect, Sensitivities
-    from dasklab.results.run import Trial
+    from dasklab.predict.sensitivity import Effect, MeasuredTimes, Sensitivities, VariedWork
+    from dasklab.results.run import Run, Trial
 
 
 @click.command()
-@click.argument("path", metavar="TRIAL|RUN", type=UserPath(exists=True, file_okay=False))
+@click.argument("path", metavar="RUN|TRIAL|RECORD", type=UserPath(exists=True, file_okay=False))
 @click.option(
     "--seeds",
     type=click.IntRange(2, 1000),
@@ -42,33 +43,31 @@ def sensitivity(path: Path, seeds: int, address: str | None, trusted: bool, as_j
 
     The resources are rate, round trip, loss, the scheduler's and the workers' CPU, cores and workers. Each is
     halved and doubled in simulations with the trial's own costs. The command also prints above which rate
-    faster links no longer help, and draws a picture into the trial's directory.
+    faster links no longer help, and draws a picture into the trial's directory. A RECORD of any cluster is
+    simulated as `dasklab whatif` does it.
 
     For a RUN, its baseline and null trials are used. If other trials of the run differ from them in the rate
     or the number of workers alone, the measured effect is printed as well.
     """
-    from dasklab.predict.calibrate import calibrations_of
     from dasklab.predict.engine.choice import simulations_on
-    from dasklab.predict.sensitivity import analyze, changes, measured_times
-    from dasklab.predict.sources import baseline
+    from dasklab.predict.sensitivity import TrialTime, analyze, changes
     from dasklab.results.run import open_run
 
     run = open_run(path)
-    if not run.is_experiment and run.single.is_record:
-        raise LabError(f"{run}: a record; only a trial of the lab has this", "for a record: dasklab whatif")
-    equal_trials = baseline(run)
-    require_trust((stored.requested.workload for stored in equal_trials), path, trusted=trusted)
-    stored = equal_trials[0]
-    trial = stored.requested
-    measured = measured_times(run.campaign, trial)
+    is_record = not run.is_experiment and run.single.is_record
+    number = count(1)
+
+    def report(outcome: Outcome) -> None:
+        click.echo(f"  simulated {next(number)}: {outcome.cpu_s:.1f} s of CPU", err=True)
+
     with simulations_on(address):
-        calibrations = calibrations_of(equal_trials)
-        number, total = count(1), seeds * len(changes(trial, calibrations))
-
-        def report(outcome: Outcome) -> None:
-            click.echo(f"  simulated {next(number)} of {total}: {outcome.cpu_s:.1f} s of CPU", err=True)
-
-        sensitivities = analyze(trial, calibrations, range(seeds), measured, report)
+        if is_record:
+            stored, measured = run.single, dict[str, dict[float, list[TrialTime]]]()
+            work = _record_work(stored, seeds, report)
+        else:
+            stored, measured, work = _trial_work(run, path, seeds, trusted=trusted)
+        click.echo(f"{seeds} x {len(changes(work))} simulations", err=True)
+        sensitivities = analyze(work, measured, report)
     if as_json:
         click.echo(json.dumps(asdict(sensitivities) | {"knee_mbit": sensitivities.knee_mbit}))
         return
@@ -80,6 +79,31 @@ def sensitivity(path: Path, seeds: int, address: str | None, trusted: bool, as_j
         return pictures.draw(sensitivities)
 
     save_picture("Picture", draw, stored.computed_file("sensitivity"))
+
+
+def _record_work(record: Trial, seeds: int, report: Callable[[Outcome], None]) -> VariedWork:
+    from dasklab.predict.record import read
+    from dasklab.predict.record_simulations import RecordSimulations
+    from dasklab.predict.sensitivity import VariedWork
+
+    simulations = RecordSimulations.start(read(record), range(seeds), report)
+    simulations.require_similar()
+    return VariedWork.of_record(simulations)
+
+
+def _trial_work(
+    run: Run, path: Path, seeds: int, *, trusted: bool
+) -> tuple[Trial, MeasuredTimes, VariedWork]:
+    from dasklab.predict.calibrate import calibrations_of
+    from dasklab.predict.sensitivity import VariedWork, measured_times
+    from dasklab.predict.sources import baseline
+
+    equal_trials = baseline(run)
+    require_trust((stored.requested.workload for stored in equal_trials), path, trusted=trusted)
+    stored = equal_trials[0]
+    measured = measured_times(run.campaign, stored.requested)
+    work = VariedWork.of_trial(stored.requested, calibrations_of(equal_trials), range(seeds))
+    return stored, measured, work
 
 
 def _print(sensitivities: Sensitivities, trial: Trial) -> None:
@@ -104,6 +128,8 @@ def _knee(sensitivities: Sensitivities) -> str:
     from dasklab.model.forms.number_format import format_number
     from dasklab.predict.sensitivity import NEGLIGIBLE
 
+    if not sensitivities.rates:
+        return "The rate of the links is unknown, because hardly any data moved: it was not varied."
     fastest = format_number(max(sensitivities.rates))
     if sensitivities.knee_mbit is None:
         return f"Faster links help up to the fastest simulated rate, {fastest} Mbit/s."

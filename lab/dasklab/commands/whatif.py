@@ -173,7 +173,7 @@ def _scale_record(
         click.echo(json.dumps(asdict(scaled) | {"sentence": scaled.sentence}))
         return
     click.echo(f"{scaled.sentence}\n")
-    print_table(scaled.head, (point.cells for point in scaled.points))
+    print_table(scaled.head, scaled.cells)
     for note in scaled.notes:
         click.echo(f"\n{note}")
 

@@ -21,11 +21,12 @@ def draw(sensitivities: Sensitivities) -> Figure:
     """Draw effects and rates side by side."""
     with mpl.rc_context(STYLE):
         figure = Figure((11, 4), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        left, *others = figure.subplots(1, 2 if sensitivities.rates else 1, squeeze=False)[0]
         _effects(left, sensitivities)
-        _rates(right, sensitivities)
         left.set_title("what the time of a repeat is sensitive to", loc="left")  # the mark is on the right
-        right.set_title("faster links", loc="left")
+        for right in others:
+            _rates(right, sensitivities)
+            right.set_title("faster links", loc="left")
         label_figure(figure, "simulated, unless marked otherwise" if sensitivities.measured else "simulated")
     return figure
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import mean
 from typing import Any
 
@@ -82,22 +83,27 @@ def predict(
         scenario(trial, calibration, changes, seed=seed)
         for calibration, seed in pair_with_seeds(calibrations, seeds)
     ]
-    return simulated(what, scenarios, on_outcome)
+    [(summary, outcomes)] = simulated({what: scenarios}, on_outcome).values()
+    return summary, outcomes
 
 
 def simulated(
-    what: str, scenarios: Iterable[Scenario], on_outcome: Callable[[Outcome], None] = lambda _: None
-) -> tuple[RunSummary, list[Outcome]]:
-    """Simulate scenarios and summarize their timed repeats.
+    scenarios: Mapping[str, Sequence[Scenario]], on_outcome: Callable[[Outcome], None] = lambda _: None
+) -> dict[str, tuple[RunSummary, list[Outcome]]]:
+    """Simulate scenarios by their labels, all at once, and summarize the timed repeats of each label.
 
     Raises:
         LabError: a simulation failed.
     """
-    outcomes = processes.simulate_all(scenarios, on_outcome)
+    every = [scenario for own in scenarios.values() for scenario in own]
+    outcomes = iter(processes.simulate_all(every, on_outcome))
+    by_label = {what: list(islice(outcomes, len(own))) for what, own in scenarios.items()}
+    return {what: (_summary(what, own), own) for what, own in by_label.items()}
+
+
+def _summary(what: str, outcomes: Sequence[Outcome]) -> RunSummary:
     if failure := next((outcome for outcome in outcomes if outcome.failed), None):
         raise LabError(f"{what}: seed {failure.seed}: {failure.failed}")
     repeats = [repeat for outcome in outcomes for repeat in outcome.repeats if not repeat.warmup]
     transfer_bytes = [float(repeat.transfer_bytes) for repeat in repeats]
-    return summarize(
-        what, [repeat.duration_s for repeat in repeats], transfer_bytes, simulated=True
-    ), outcomes
+    return summarize(what, [repeat.duration_s for repeat in repeats], transfer_bytes, simulated=True)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dasklab.breakdown.show.notebook import aligned, html_picture, html_table
-from dasklab.errors import LabError
 from dasklab.model.files import Outcome
-from dasklab.predict import prediction, record
+from dasklab.predict import record
 from dasklab.predict.prediction import RunSummary, summarize
-from dasklab.predict.validation import Validated
+from dasklab.predict.record_simulations import RecordSimulations, outside_note
 from dasklab.results.run import Trial, open_trial
-from dasklab.sim.scenario import Scenario
 
 HEAD = ("what", "simulations", "mean", "90 % of the simulations", "may be", "moved between workers")
-UNCHANGED = "simulated, unchanged"
-MOST_ERROR = 0.3
-"""A simulation of the block as it was that misses its time by a larger share predicts no change of it."""
 
 
 @dataclass(frozen=True)
@@ -91,59 +86,28 @@ def predict(
     """
     work = record.read(folder)
     record.check(work, changes)  # before the simulations, which take long
-    calibration = record.calibrate(work)
-    all_changes = {UNCHANGED: dict[str, Any]()} | ({f"simulated, {label}": changes} if changes else {})
-    seeds = list(seeds)
-    rows = [summarize("measured", [work.measured_s], [work.moved_bytes], simulated=False)]
-    changed: Scenario | None = None
-    for what, own in all_changes.items():
-        scenarios = [record.scenario(work, calibration, own, seed=seed) for seed in seeds]
-        rows.append(prediction.simulated(what, scenarios, on_outcome)[0])
-        changed = scenarios[0]
-        if changes:
-            require_similar(folder, rows[0].mean_s, rows[1].mean_s)
-    validated = Validated.read()
-    wide = [validated.widened(row) if row.simulated else row for row in rows]
-    outside = tuple(validated.outside(changed)) if changed else ()
+    simulations = RecordSimulations.start(work, seeds, on_outcome)
+    measured = summarize("measured", [work.measured_s], [work.moved_bytes], simulated=False)
+    simulated = [simulations.unchanged]
+    if changes:
+        what = f"simulated, {label}"
+        simulated.append(simulations.simulate({what: changes})[what][0])
+    outside = simulations.outside([changes])
     notes = [
-        f"The simulation of the recorded block differs by {_error(rows):+z.0%} from the measured time.",
+        f"The simulation of the recorded block differs by {simulations.error:+z.0%} from the measured time.",
         *work.limits,
         *_unknown(work, changes),
+        *outside_note(outside),
     ]
-    notes += outside_note(outside)
-    return Prediction(tuple(rows), tuple(wide), tuple(notes), outside)
+    return Prediction(
+        (measured, *simulated), (measured, *map(simulations.widened, simulated)), tuple(notes), outside
+    )
 
 
 def whatif_folder(folder: Path, seeds: int, changes: dict[str, Any]) -> Prediction:
     """Predict for the record in a folder; ``changes`` are arguments such as ``workers=12``."""
     label = ", ".join(f"{name}={value}" for name, value in changes.items())
     return predict(open_trial(folder), changes, label, range(seeds))
-
-
-def require_similar(folder: Trial, measured_s: float, simulated_s: float) -> None:
-    """Refuse to predict if the simulation without a change is too far from what was measured.
-
-    Raises:
-        LabError: it is.
-    """
-    error = simulated_s / measured_s - 1
-    if abs(error) > MOST_ERROR:
-        raise LabError(
-            f"no prediction for {folder}: it took {measured_s:.2f} s, and its simulation without"
-            f" a change takes {simulated_s:.2f} s ({error:+.0%})",
-            "something that is not simulated made the difference; dasklab explain shows what",
-        )
-
-
-def outside_note(outside: Iterable[str]) -> list[str]:
-    """Say what lies outside of what was validated, if anything does."""
-    names = "; ".join(outside)
-    return [f"Outside of what was validated, so trust it less: {names}."] if names else []
-
-
-def _error(rows: Sequence[RunSummary]) -> float:
-    """Return by what share the simulation without a change differs from the measured time."""
-    return rows[1].mean_s / rows[0].mean_s - 1
 
 
 def _unknown(work: record.RecordedWork, changes: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Sensitivity: how much a trial's time changes when one resource changes and all else stays the same.
+"""Sensitivity: how much the time of a trial or a record changes when one resource changes and all else stays.
 
 Each resource is halved and doubled in simulations. The sensitivity is the slope of the logarithms between
 them: 0.3 for the rate means that 1 % more rate takes 0.3 % less time. Each seed's slope is a sample;
@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit  # Student's quantile; scipy.stats takes a second to import
+from typing_extensions import Self
 
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Outcome
 from dasklab.predict.calibration import Calibration, pair_with_seeds
 from dasklab.predict.engine import processes
+from dasklab.predict.record_simulations import RecordSimulations
 from dasklab.predict.sources import settings
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import PAYLOAD, scenario
@@ -30,6 +32,7 @@ from dasklab.results.run import Run
 from dasklab.results.statistics.inference import CONFIDENCE, Fit
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.statistics.scale import level
+from dasklab.sim.scenario import Scenario
 
 Changes = dict[str, Any]  # settings, as `dasklab whatif` has them
 TrialTime = tuple[int, float]  # a trial's block, and the median of its repeats in seconds
@@ -43,11 +46,55 @@ UNITS = {RATE: " Mbit/s", WORKERS: ""}
 
 
 @dataclass(frozen=True)
-class VariedResource:
-    """A resource that a trial's time may be sensitive to.
+class VariedWork:
+    """What is simulated with changes.
 
     Attributes:
-        now: its amount in the trial, as text.
+        workers: how many there were.
+        starved: seconds that a worker waited for a core, per second that it had one.
+        scenarios: returns the scenarios of a change, one for each seed.
+        prediction_error: two simulated times may be off by this share relative to each other.
+    """
+
+    workers: int
+    starved: float
+    scenarios: Callable[[Changes], list[Scenario]]
+    prediction_error: float
+
+    @classmethod
+    def of_trial(
+        cls, trial: RequestedTrial, calibrations: Sequence[Calibration], seeds: Sequence[int]
+    ) -> Self:
+        """Return what is simulated of a measured trial.
+
+        Args:
+            calibrations: of this trial or of equal ones; the seeds are dealt to them.
+        """
+        few_repeats = {"repeats": min(trial.repeats, MAX_REPEATS_PER_SEED)}
+
+        def scenarios(change: Changes) -> list[Scenario]:
+            return [
+                scenario(trial, calibration, few_repeats | change, seed=seed)
+                for calibration, seed in pair_with_seeds(calibrations, seeds)
+            ]
+
+        starved = calibrations[0].starved  # those of equal trials differ little
+        return cls(trial.workers, starved, scenarios, Validated.read().prediction_error)
+
+    @classmethod
+    def of_record(cls, simulations: RecordSimulations) -> Self:
+        calibration = simulations.calibration
+        return cls(
+            calibration.workers, calibration.starved, simulations.scenarios, simulations.prediction_error
+        )
+
+
+@dataclass(frozen=True)
+class VariedResource:
+    """A resource that the time may be sensitive to.
+
+    Attributes:
+        now: its amount, as text.
         more: changes that double it.
         less: changes that halve it. None: it is there or not, and ``more`` is the whole change.
         ratio: amount with ``more`` / amount with ``less``.
@@ -73,13 +120,13 @@ class Effect:
 
 @dataclass(frozen=True)
 class Sensitivities:
-    """What a trial's time is sensitive to.
+    """What the time of a trial or a record is sensitive to.
 
     Attributes:
         seconds: simulated duration of a repeat without a change.
         effects: one per resource, then the measured ones.
-        rates: simulated duration of a repeat by the rate of all links (Mbit/s).
-        now_mbit: the rate of all links in the trial.
+        rates: simulated duration of a repeat by the rate of all links (Mbit/s); none if it is unknown.
+        now_mbit: the rate of all links; 0 if it is unknown.
         measured: measured duration of a repeat by the rate of all links.
     """
 
@@ -91,7 +138,9 @@ class Sensitivities:
 
     @property
     def knee_mbit(self) -> float | None:
-        """The lowest rate above which no faster one helps; None if the fastest one still does."""
+        """The lowest rate above which no faster one helps; None if the fastest does or rates are unknown."""
+        if not self.rates:
+            return None
         fastest = max(self.rates)
         good_enough = self.rates[fastest].value * (1 + NEGLIGIBLE)
         slow = [rate for rate, seconds in self.rates.items() if seconds.value > good_enough]
@@ -99,18 +148,18 @@ class Sensitivities:
         return None if knee == fastest else knee
 
 
-def resources(trial: RequestedTrial, calibrations: Sequence[Calibration]) -> Iterator[VariedResource]:
-    """Yield the resources of a trial. Amounts that differ between the calibrations are the first one's."""
-    calibration = calibrations[0]
-    unchanged = scenario(trial, calibration, seed=0)
+def resources(work: VariedWork) -> Iterator[VariedResource]:
+    """Yield what the time may be sensitive to."""
+    unchanged = work.scenarios({})[0]
     rate = f"{unchanged.rates_mbit['worker-1'] / PAYLOAD:,.0f} Mbit/s"
     rtt = f"{unchanged.rtt_ms:.2g} ms, and delays"
-    yield VariedResource(RATE, rate, {"rate_times": 2.0}, {"rate_times": 0.5})
+    if unchanged.rates_mbit["worker-1"]:
+        yield VariedResource(RATE, rate, {"rate_times": 2.0}, {"rate_times": 0.5})
     yield VariedResource("round trip", rtt, {"rtt_times": 2.0}, {"rtt_times": 0.5})
     yield VariedResource("scheduler's CPU", "as measured", {"scheduler_speed": 2.0}, {"scheduler_speed": 0.5})
     yield VariedResource("workers' CPU", "as measured", {"worker_speed": 2.0}, {"worker_speed": 0.5})
-    more, fewer = 2 * trial.workers, max(1, trial.workers // 2)
-    yield VariedResource(WORKERS, str(trial.workers), {"workers": more}, {"workers": fewer}, more / fewer)
+    more, fewer = 2 * work.workers, max(1, work.workers // 2)
+    yield VariedResource(WORKERS, str(work.workers), {"workers": more}, {"workers": fewer}, more / fewer)
     losses = {
         host: unchanged.links[host].loss_pct if host in unchanged.links else 0.0
         for host in unchanged.rates_mbit
@@ -118,62 +167,55 @@ def resources(trial: RequestedTrial, calibrations: Sequence[Calibration]) -> Ite
     }
     lossy = {host: {"loss_pct": loss + LOSS_PCT} for host, loss in losses.items()}
     yield VariedResource(f"{LOSS_PCT:g} % more loss on all links", "", {"links": lossy})
-    if calibration.starved:
-        waiting = f"{calibration.starved:.2g} s of waiting per second on a core"
+    if work.starved:
+        waiting = f"{work.starved:.2g} s of waiting per second on a core"
         yield VariedResource("no waiting for a core", waiting, {"starved": 0.0})
 
 
-def changes(trial: RequestedTrial, calibrations: Sequence[Calibration]) -> list[Changes]:
+def changes(work: VariedWork) -> list[Changes]:
     """Return all changes to simulate with each seed. The first one changes nothing."""
-    result: list[Changes] = [{}, *({"rate_times": factor} for factor in RATE_FACTORS if factor != 1)]
-    for resource in resources(trial, calibrations):
+    result: list[Changes] = [{}]
+    if work.scenarios({})[0].rates_mbit["worker-1"]:
+        result += [{"rate_times": factor} for factor in RATE_FACTORS if factor != 1]
+    for resource in resources(work):
         result += [change for change in (resource.more, resource.less) if change and change not in result]
     return result
 
 
 def analyze(
-    trial: RequestedTrial,
-    calibrations: Sequence[Calibration],
-    seeds: Sequence[int],
+    work: VariedWork,
     measured: MeasuredTimes,
     on_outcome: Callable[[Outcome], None] = lambda _: None,
 ) -> Sensitivities:
     """Simulate all changes and compute the sensitivities.
 
     Args:
-        trial: the trial that was measured.
-        calibrations: of this trial or of equal ones; the seeds are dealt to them.
-        seeds: seeds of the simulations of each change.
-        measured: times of the run's trials that differ in one resource, as `measured_times` returns them.
+        measured: times of trials that differ in one resource, as `measured_times` returns them.
         on_outcome: called with each outcome.
 
     Raises:
-        LabError: the trial cannot be simulated.
+        LabError: the work cannot be simulated.
     """
-    all_changes = changes(trial, calibrations)
-    few_repeats = {"repeats": min(trial.repeats, MAX_REPEATS_PER_SEED)}
-    scenarios = [
-        scenario(trial, calibration, few_repeats | change, seed=seed)
-        for change in all_changes
-        for calibration, seed in pair_with_seeds(calibrations, seeds)
-    ]
-    seconds = np.array([mean_run_s(outcome) for outcome in processes.simulate_all(scenarios, on_outcome)])
-    by_change = list(zip(all_changes, seconds.reshape(len(all_changes), len(seeds)).tolist(), strict=True))
+    all_changes = changes(work)
+    scenarios = [work.scenarios(change) for change in all_changes]
+    outcomes = processes.simulate_all([scenario for own in scenarios for scenario in own], on_outcome)
+    seconds = np.array([mean_run_s(outcome) for outcome in outcomes]).reshape(len(all_changes), -1)
+    by_change = list(zip(all_changes, seconds.tolist(), strict=True))
 
     def seconds_with(change: Changes) -> list[float]:
         return next(values for other, values in by_change if other == change)
 
-    now_mbit = scenarios[0].rates_mbit["worker-1"] / PAYLOAD
-    error = Validated.read().prediction_error
+    now_mbit = scenarios[0][0].rates_mbit["worker-1"] / PAYLOAD
+    error = work.prediction_error
 
     def at_rate(factor: float) -> Interval:
         return student(seconds_with({"rate_times": factor} if factor != 1 else {})).widened(error)
 
-    simulated = (_simulated(resource, seconds_with, error) for resource in resources(trial, calibrations))
+    simulated = (_simulated(resource, seconds_with, error) for resource in resources(work))
     return Sensitivities(
         seconds=student(seconds_with({})).widened(error),
         effects=(*simulated, *_measured(measured)),
-        rates={now_mbit * factor: at_rate(factor) for factor in RATE_FACTORS},
+        rates={now_mbit * factor: at_rate(factor) for factor in RATE_FACTORS} if now_mbit else {},
         now_mbit=now_mbit,
         measured={
             rate: student([repeat_s for _, repeat_s in trials])

@@ -58,7 +58,8 @@ class Case(Strict):
             bridge=scenario.bridge,
             cores="own" if scenario.cores is None else f"{math.ceil(scenario.cores)} shared",
             rate_mbit=min(scenario.rates_mbit.get(name, 0.0) or 1e5 for name in scenario.worker_names),
-            delay_ms=max((link.delay_ms for link in links), default=0.0),
+            # Below 2 ms a round trip is that of machines side by side, not of a delay
+            delay_ms=max([scenario.rtt_ms // 2, *(link.delay_ms for link in links)]),
             loss_pct=max((link.loss_pct for link in links), default=0.0),
             error=error,
         )
@@ -68,11 +69,13 @@ class Validated(Document):
     """All cases in which a prediction was compared with a measurement."""
 
     FILE: ClassVar[str] = "validated.json"
+    NAMED: ClassVar[tuple[str, ...]] = ("workload", "bridge", "cores")
+    """Fields of a case that have names, not numbers, and that a scenario should share with a case."""
 
     cases: tuple[Case, ...] = ()
 
     @classmethod
-    def read(cls) -> Validated:
+    def read(cls) -> Self:
         """Read the cases of this version of the simulation."""
         return Trial(HERE).read(cls) or cls()
 
@@ -90,7 +93,7 @@ class Validated(Document):
     def outside(self, scenario: Scenario) -> Iterator[str]:
         """Yield a phrase for each way in which a scenario is unlike all validated cases."""
         case = Case.of(scenario, 0.0)
-        for name in ("workload", "bridge", "cores"):
+        for name in self.NAMED:
             validated = {str(getattr(other, name)) for other in self.cases}
             if getattr(case, name) not in validated:
                 yield f"{name} {getattr(case, name)} (validated: {', '.join(sorted(validated)) or 'none'})"
@@ -103,6 +106,23 @@ class Validated(Document):
                 yield f"{name} {value:,.4g} (validated: {_range(values)})"
         if scenario.racks:
             yield "racks (validated: none)"
+
+
+class ValidatedRecords(Validated):
+    """All cases in which a what-if of a record was compared with a measurement.
+
+    ``benchmarks/record_predictions.py --keep`` writes them. Their workloads are the programs that were
+    recorded; a what-if of any other program is as good as one of these.
+    """
+
+    FILE: ClassVar[str] = "validated_records.json"
+    NAMED: ClassVar[tuple[str, ...]] = ("cores",)
+
+    @property
+    def prediction_error(self) -> float:
+        """The error that 90 % of the cases stayed below, as a factor less 1: too long or too short."""
+        factors = [abs(math.log1p(case.error)) for case in self.cases]
+        return math.expm1(float(np.percentile(factors, 100 - 2 * TAIL_PCT))) if factors else 0.0
 
 
 def replace_block(markdown: str, script: str, text: str) -> str:

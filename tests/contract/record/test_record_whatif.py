@@ -173,10 +173,24 @@ def test_sizes_of_a_cluster_cost_more_the_more_threads_idle(run: Any) -> None:
     assert 1 >= few.at_work > more.at_work > most.at_work > 0
     assert scaled.best is more  # 16 tasks at once are all that this program has
     assert scaled.floor_s >= PAUSE_S  # the client's pause is on every path
+    assert "beyond it the client's own code limits" in scaled.sentence
+    for point in scaled.points:
+        assert sum(point.thread_s.values()) == pytest.approx(point.paid_s)
+    assert most.wasted_s["client"] == pytest.approx(64 * PAUSE_S * 2, rel=0.5)  # two threads each
+    assert few.wasted_s["few tasks"] < more.wasted_s["few tasks"] < most.wasted_s["few tasks"]
+    assert "<svg" in scaled._repr_html_()
     assert str(scaled).startswith("The fewest workers within 10 % of the best time: 16 ")
     arguments = ["whatif", str(run.folder), "--scale", "threads=2", "--seeds", "1", "--json"]
     document = json.loads(CliRunner().invoke(main, arguments, catch_exceptions=False).stdout)
     assert [point["threads"] for point in document["points"]] == [4]
+
+
+def test_sensitivity_of_a_record_varies_each_resource(run: Any) -> None:
+    arguments = ["sensitivity", str(run.folder), "--seeds", "2", "--json"]
+    document = json.loads(CliRunner().invoke(main, arguments, catch_exceptions=False).stdout)
+    gains = {effect["name"]: effect["gain_pct"]["value"] for effect in document["effects"]}
+    assert {"round trip", "workers' CPU", "workers"} <= gains.keys()
+    assert gains["workers"] > 0  # 16 tasks wait for 4 threads
 
 
 @pytest.mark.parametrize(

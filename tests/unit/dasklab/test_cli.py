@@ -138,7 +138,6 @@ def test_help_takes_less_than_a_second_of_cpu() -> None:
     assert sum(after[2:4]) - sum(before[2:4]) < 1
 
 
-RECORD = str(ROOT / "tests" / "data" / "records" / "queue")
 MISTAKES = [
     (("plan", "-i", "nowhere.yml"), "inventory /nowhere.yml does not exist"),
     (("-i", "nowhere.yml", "plan"), "inventory /nowhere.yml does not exist"),
@@ -146,7 +145,6 @@ MISTAKES = [
     (("inspect", "-i", "/etc/passwd"), "inventory /etc/passwd: "),
     (("record", "127.0.0.1", "{tmp}/record"), "127.0.0.1: the port is missing"),
     (("explain", "/etc"), "etc: this is no record, trial or run\n"),
-    (("sensitivity", RECORD), f"{RECORD[1:]}: a record; only a trial of the lab"),
     (("ssh", "worker-9"), "no host 'worker-9' in inventory"),
     (("up", "-i", "nowhere.yml"), "inventory /nowhere.yml does not exist"),
     (("run", "nix"), "no experiment 'nix'\n  `dasklab run` lists all"),

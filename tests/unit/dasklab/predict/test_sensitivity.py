@@ -24,6 +24,10 @@ NOISE = {0: 0.99, 1: 1.01, 2: 1.0}  # by seed
 Law = Callable[[Scenario], float]
 
 
+def varied_work() -> sensitivity.VariedWork:
+    return sensitivity.VariedWork.of_trial(TRIAL, [CALIBRATION], range(3))
+
+
 def power_law(scenario: Scenario) -> float:
     """A power of each resource: the exponents are the expected sensitivities."""
     loss = scenario.links["worker-1"].loss_pct if "worker-1" in scenario.links else 0.0
@@ -51,7 +55,7 @@ def analyzed(
         return [outcome(scenario) for scenario in scenarios]
 
     monkeypatch.setattr(processes, "simulate_all", simulate_all)
-    return sensitivity.analyze(TRIAL, [CALIBRATION], range(3), measured)
+    return sensitivity.analyze(varied_work(), measured)
 
 
 def test_sensitivities_are_the_exponents_of_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +82,7 @@ def test_every_change_is_simulated_once_with_each_seed(monkeypatch: pytest.Monke
         return 1.0
 
     analyzed(monkeypatch, law, {})
-    assert len(simulated) == len(set(simulated)) == 3 * len(sensitivity.changes(TRIAL, [CALIBRATION]))
+    assert len(simulated) == len(set(simulated)) == 3 * len(sensitivity.changes(varied_work()))
 
 
 def test_interval_is_students() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dasklab.predict.prediction import summarize
-from dasklab.predict.validation import Case, Validated, near, replace_block
+from dasklab.predict.validation import Case, Validated, ValidatedRecords, near, replace_block
 
 from tests.unit.dasklab.sim.samples import MACHINES, scenario
 
@@ -17,6 +17,13 @@ def test_interval_is_widened_by_the_error_that_90_percent_of_the_cases_stay_belo
     assert VALIDATED.prediction_error == pytest.approx(0.2)
     wide = VALIDATED.widened(summarize("x", [4.0, 4.0], [0.0, 0.0], simulated=True))
     assert (wide.mean_s, wide.low_s, wide.high_s) == (4.0, pytest.approx(4 / 1.2), pytest.approx(4.8))
+
+
+def test_records_count_predictions_that_are_too_short_as_factors() -> None:
+    halves = ValidatedRecords(cases=tuple(Case.of(SCENARIO, -0.5) for _ in range(10)))
+    assert halves.prediction_error == pytest.approx(1)  # the measured time was twice the predicted one
+    other_program = SCENARIO.model_copy(update={"rtt_ms": 20.0})
+    assert list(halves.outside(other_program)) == ["delay_ms 10 (validated: 0)"]
 
 
 def test_scenario_like_a_case_is_inside() -> None:
