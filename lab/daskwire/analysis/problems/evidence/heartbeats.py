@@ -13,7 +13,8 @@ from daskwire.analysis.problems.evidence.traffic import TASK_RESULT, Node, Traff
 from daskwire.base.arrays import Ints
 
 SILENT_NS = SECOND_NS
-LATE_RATIO, LATE_MS = 2.0, 1000.0  # more than twice the requested interval, and that much more than it
+LATE_RATIO = 2.0  # more than twice the requested interval
+LATE_MS = 1000.0  # and this much more than it, if the worker sends other messages
 
 
 @dataclass
@@ -78,15 +79,16 @@ def _lateness(traffic: Traffic, node: Node, beats: list[tuple[int, float]], sent
         interval = begin, end
         if not requested_ms or begin < first_result_ns or not traffic.during_work(cluster, interval):
             continue
-        is_late = (end - begin) / 1e6 >= max(LATE_RATIO * requested_ms, requested_ms + LATE_MS)
+        waited_ms = (end - begin) / 1e6
+        is_late = waited_ms >= max(LATE_RATIO * requested_ms, requested_ms + LATE_MS)
         result.number += is_late or interval[1] != last_ns
-        if not is_late or overlap(interval, traffic.stalls[worker]) > 0.5:
+        if waited_ms < LATE_RATIO * requested_ms or overlap(interval, traffic.stalls[worker]) > 0.5:
             continue
         inside = sent_ns[(sent_ns > begin) & (sent_ns < end)]
         pause = max(pairwise([begin, *inside.tolist(), end]), key=lambda pair: pair[1] - pair[0])
         if pause[1] - pause[0] >= max(SILENT_NS, 0.5 * (end - begin)):
             result.silent.append(pause)
-        else:
+        elif is_late:
             result.late.append(interval)
             result.requested_ms = requested_ms
     return result

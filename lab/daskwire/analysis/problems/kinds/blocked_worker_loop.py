@@ -37,7 +37,10 @@ def _finding(
 KIND = Kind(
     name="blocked worker loop",
     meaning="A worker's event loop was blocked: it sent nothing although a heartbeat was due.",
-    threshold="no message of the worker for 1 s or more within a late interval between its heartbeats",
+    threshold=(
+        "no message of the worker for 1 s or more, and for half of an interval between its heartbeats that is"
+        " at least twice the requested one"
+    ),
     advice="Look for code that holds the GIL or blocks the loop, and for a stopped or swapped-out process.",
     effects=frozenset({"zero window"}) | DELAYS,
     detect=detect,

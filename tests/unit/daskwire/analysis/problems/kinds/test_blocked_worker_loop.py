@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.daskwire.analysis.problems.cluster import WORKERS, Cluster, Read, findings
 from tests.unit.daskwire.build import HELLO, g3
 
@@ -12,6 +14,17 @@ def test_pause_of_all_workers_is_not_a_problem(read: Read) -> None:
         for at_s in (0.0, 0.5, 4.5, 5.0):
             cluster.beat(name, at_s)
     assert findings(read(cluster.packets)) == []
+
+
+@pytest.mark.parametrize(("pause_s", "kinds"), [(0.9, []), (1.3, ["blocked worker loop"])])
+def test_silence_of_a_second_is_a_problem(read: Read, pause_s: float, kinds: list[str]) -> None:
+    """A worker that sends other messages meanwhile may send a heartbeat 1 s later than requested."""
+    cluster = Cluster()
+    cluster.work(without="w2")
+    for step in range(6):
+        cluster.beat("w2", step * (pause_s + 0.1))
+        cluster.beat("w2", step * (pause_s + 0.1) + 0.1)
+    assert [row["problem"] for row in findings(read(cluster.packets))] == kinds
 
 
 def test_pause_before_the_first_result_is_start_up(read: Read) -> None:
