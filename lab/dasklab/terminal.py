@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
@@ -142,6 +143,21 @@ class CommandGroup(click.Group):
 def treat_sigterm_as_ctrl_c() -> None:
     """Make SIGTERM raise KeyboardInterrupt, so that a terminated command also cleans up the machines."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def print_prose(text: str) -> None:
+    """Print sentences. A terminal wraps them between words, never within a path.
+
+    Elsewhere each paragraph is one line.
+    """
+    width = console(sys.stdout).width
+    for paragraph in text.split("\n"):
+        indent = " " * (len(paragraph) - len(paragraph.lstrip(" -")))
+        click.echo(
+            textwrap.fill(
+                paragraph, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            )
+        )
 
 
 def print_table(heads: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> None:

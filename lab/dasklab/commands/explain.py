@@ -12,7 +12,8 @@ import click
 from dasklab.console.path_types import OutputFile, RunPath
 from dasklab.console.picture import save_picture
 from dasklab.errors import LabError
-from dasklab.terminal import print_table
+from dasklab.paths import display_path
+from dasklab.terminal import print_prose, print_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -171,13 +172,13 @@ def _print_trial(trial: Explained, name: str, everything: bool) -> None:
 
     _print_answer(trial, name)
     for piece in trial.advice:
-        click.echo(f"- {piece}\n")
+        print_prose(f"- {piece}\n")
     _print_table(trial.summary, None if everything else wording.MOST_CAUSES)
     _print_operations(trial, everything)
     if everything:
         _print_details(trial)
     else:
-        click.echo(
+        print_prose(
             "\nAll causes, operations, stages, rates and clocks: --all. What each clause rests on: --why."
         )
     _draw(trial)
@@ -189,10 +190,10 @@ def _print_answer(trial: Explained, name: str) -> None:
 
     text = answer(trial)
     if text.gap:
-        click.echo(f"{text.gap}\n")
-    click.echo(f"{name}: {text.headline}\n")
+        print_prose(f"{text.gap}\n")
+    print_prose(f"{name}: {text.headline}\n")
     if text.others:
-        click.echo("\n".join(map(str, text.others)) + "\n")
+        print_prose("\n".join(map(str, text.others)) + "\n")
 
 
 def _print_evidence(trial: Explained) -> None:
@@ -202,7 +203,7 @@ def _print_evidence(trial: Explained) -> None:
     clauses = why.why(trial.median_repeat)
     _print_answer(trial, trial.trial.name)
     if len(trial.timed) > 1:
-        click.echo(
+        print_prose(
             f"This is the evidence of repeat {trial.median_repeat.number}, the one of middle length.\n"
         )
     print_table(why.HEAD, why.rows(clauses))
@@ -233,7 +234,7 @@ def _print_variation(trials: list[Explained], as_json: bool) -> None:
         _echo_json(documents.of_variation(varied))
         return
     _print_gaps(trials)
-    click.echo(f"{variation.sentence(varied)}\n")
+    print_prose(f"{variation.sentence(varied)}\n")
     print_table(variation.HEAD, variation.rows(varied))
     click.echo()
     print_table(variation.RECORD_HEAD, variation.record_rows(varied))
@@ -242,7 +243,7 @@ def _print_variation(trials: list[Explained], as_json: bool) -> None:
 def _print_gaps(trials: list[Explained]) -> None:
     for trial in trials:
         if trial.gap:
-            click.echo(f"{trial.trial.name}: {trial.gap}")
+            print_prose(f"{trial.trial.name}: {trial.gap}")
 
 
 def _print_trials(trials: list[Explained], as_json: bool) -> None:
@@ -274,13 +275,13 @@ def _explain_run(run: Run, captured: bool, as_json: bool) -> None:
     if as_json:
         _echo_json(documents.of_baseline(cells[base], base))
     else:
-        click.echo(f"{base}: {wording.paragraph(cells[base])}\n")
+        print_prose(f"{base}: {wording.paragraph(cells[base])}\n")
         _print_table(cells[base], wording.MOST_CAUSES)
     time = _time(run)
     for name, causes in causes_of_cells(recorded, time).items():
         _print_causes(causes, name, as_json)
         if not as_json and (verdict := reasons.verdict(time, name)):
-            click.echo(verdict)
+            print_prose(verdict)
     if not as_json:
         _print_growth(cells)
 
@@ -298,7 +299,7 @@ def _explain_runs(old: Run, new: Run, captured: bool, as_json: bool) -> None:
     if not comparison.causes:
         raise LabError(f"{old} and {new} have no cell of which both hold Dask's records")
     for reason in comparison.unlike if not as_json else ():
-        click.echo(f"Hardly comparable: {reason}")
+        print_prose(f"Hardly comparable: {reason}")
     for name, causes in comparison.causes.items():
         _print_causes(causes, name, as_json)
 
@@ -331,7 +332,7 @@ def _print_causes(
     if as_json:
         _echo_json(documents.of_causes(causes, name, before, after))
         return
-    click.echo(f"\n{name}: {wording.sentence(causes)}\n")
+    print_prose(f"\n{name}: {wording.sentence(causes)}\n")
     print_table(wording.HEAD, wording.rows(causes.difference))
 
 
@@ -353,12 +354,13 @@ def _print_details(trial: Explained) -> None:
     if trial.summary.graphs:
         click.echo()
         print_table(wording.GRAPH_HEAD, wording.graph_rows(trial.summary.graphs))
-        click.echo(wording.graph_size(trial.summary.graphs))
-    click.echo()
-    print_table(wording.BANDWIDTH_HEAD, wording.bandwidth_rows(trial.bandwidths))
-    click.echo(wording.bandwidth_sentence(trial.bandwidths))
+        print_prose(wording.graph_size(trial.summary.graphs))
+    if rows := list(wording.bandwidth_rows(trial.bandwidths)):
+        click.echo()
+        print_table(wording.BANDWIDTH_HEAD, rows)
+        print_prose(wording.bandwidth_sentence(trial.bandwidths))
     if starved := wording.starved(trial.cpu_wait_s, trial.summary.makespan_s):
-        click.echo(f"\n{starved}")
+        print_prose(f"\n{starved}")
     click.echo()
     print_table(wording.CLOCK_HEAD, wording.clock_rows(trial.clocks))
 
@@ -373,7 +375,7 @@ def _print_growth(cells: Mapping[str, Summary]) -> None:
     if growth(list(graphs.values())):
         click.echo()
         print_table(wording.growth_head(graphs), wording.growth_rows(graphs))
-        click.echo(wording.quadratic_growth(list(graphs.values())))
+        print_prose(wording.quadratic_growth(list(graphs.values())))
 
 
 def _draw(trial: Explained, base: Explained | None = None) -> None:
@@ -399,7 +401,7 @@ def _write_trace(trial: Explained, path: Path) -> None:
     from dasklab.breakdown.show.trace.perfetto import write
 
     write(trial, path)
-    click.echo(f"For ui.perfetto.dev: {path}")
+    click.echo(f"For ui.perfetto.dev: {display_path(path)}")
 
 
 def _write_profile(trial: Explained, path: Path) -> None:
@@ -412,4 +414,4 @@ def _write_profile(trial: Explained, path: Path) -> None:
         setting = "dask: {distributed: {worker: {profile: {enabled: true}}}}"
         raise LabError(f"{trial.trial}: Dask's profile was off", f"in the experiment: {setting}")
     atomic.write_text(path, json.dumps(speedscope(timed, trial.trial.name)))
-    click.echo(f"For speedscope.app: {path}")
+    click.echo(f"For speedscope.app: {display_path(path)}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from dasklab.console.options import inventory_option
+from dasklab.errors import LabError
 from dasklab.machines.inventory.drawing import FORMATS, topology_of
 from dasklab.machines.inventory.variables import open_lab
 
@@ -22,4 +24,7 @@ def graph(inventory: Path, form: str) -> None:
     \b
     dasklab graph > lab.svg
     """
-    click.echo(FORMATS[form](topology_of(open_lab(inventory))), nl=False)
+    drawing = FORMATS[form](topology_of(open_lab(inventory)))
+    if form == "svg" and sys.stdout.isatty():
+        raise LabError("an SVG is for a file, not for a terminal", "dasklab graph > lab.svg")
+    click.echo(drawing, nl=False)

@@ -14,7 +14,7 @@ from dasklab.console.options import SEEDS, on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.picture import save_picture
 from dasklab.console.trust import require_trust, trust_option
-from dasklab.terminal import print_table
+from dasklab.terminal import print_prose, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,13 +109,13 @@ def _trial_work(
 def _print(sensitivities: Sensitivities, trial: Trial) -> None:
     from dasklab.results.statistics.interval import format_interval
 
-    click.echo(f"{trial}: a simulated repeat takes {format_interval(sensitivities.seconds, 's')}.\n")
+    print_prose(f"{trial}: a simulated repeat takes {format_interval(sensitivities.seconds, 's')}.\n")
     rows = [
         (effect.name, effect.now, "1 % more" if effect.relative else "the change itself", _time(effect))
         for effect in sensitivities.effects
     ]
     print_table(("resource", "now", "change", "time"), rows)
-    click.echo(f"\n{_knee(sensitivities)}")
+    print_prose(f"\n{_knee(sensitivities)}")
 
 
 def _time(effect: Effect) -> str:

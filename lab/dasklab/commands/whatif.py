@@ -15,7 +15,8 @@ from dasklab.console.options import SEEDS, on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.trust import require_trust, trust_option
 from dasklab.errors import LabError
-from dasklab.terminal import print_table
+from dasklab.model.forms.number_format import format_fixed
+from dasklab.terminal import print_prose, print_table
 
 if TYPE_CHECKING:
     from dasklab.model.files import Outcome
@@ -153,7 +154,7 @@ def _predict_record(record: Trial, assignments: tuple[str, ...], seeds: int, *, 
             click.echo(json.dumps(asdict(row) | (more if row.simulated else {}) | {"notes": predicted.notes}))
         return
     print_table(HEAD, predicted.cells)
-    click.echo("\n" + "\n".join(predicted.notes))
+    print_prose("\n" + "\n".join(predicted.notes))
 
 
 def _scale_record(
@@ -172,10 +173,10 @@ def _scale_record(
     if as_json:
         click.echo(json.dumps(asdict(scaled) | {"sentence": scaled.sentence}))
         return
-    click.echo(f"{scaled.sentence}\n")
+    print_prose(f"{scaled.sentence}\n")
     print_table(scaled.head, scaled.cells)
     for note in scaled.notes:
-        click.echo(f"\n{note}")
+        print_prose(f"\n{note}")
 
 
 def _widened(rows: list[RunSummary]) -> list[RunSummary]:
@@ -205,19 +206,20 @@ def _print_rows(rows: list[RunSummary]) -> None:
     ]
     print_table(HEAD, cells)
     error = rows[1].mean_s / rows[0].mean_s - 1
-    click.echo(f"\nThe simulation of the measured trial differs by {error:+z.0%} from the measured mean.")
+    difference = format_fixed(100 * error, 0, "+")
+    print_prose(f"\nThe simulation of the measured trial differs by {difference} % from the measured mean.")
 
 
 def _print_notes(changed: Scenario, calibration: Calibration, outside: list[str], unknown: list[str]) -> None:
     """Print what a reader has to know about the simulation."""
     if outside:
-        click.echo(f"Outside of what was validated, so trust it less: {'; '.join(outside)}.")
+        print_prose(f"Outside of what was validated, so trust it less: {'; '.join(outside)}.")
     if changed.cores:
-        click.echo(f"All machines share {changed.cores:.2g} cores; --set cores_each=N gives each its own.")
+        print_prose(f"All machines share {changed.cores:.2g} cores; --set cores_each=N gives each its own.")
     queue_kb, origin = calibration.queue_bytes / 1e3, calibration.queue_origin.capitalize()
-    click.echo(f"{origin} queue in front of a saturated link: {queue_kb:.0f} kB.")
+    print_prose(f"{origin} queue in front of a saturated link: {queue_kb:.0f} kB.")
     recorded, installed = calibration.versions.get("distributed"), version("distributed")
     if recorded != installed:
-        click.echo(f"The trial ran distributed {recorded}; the simulation runs the installed {installed}.")
+        print_prose(f"The trial ran distributed {recorded}; the simulation runs the installed {installed}.")
     if unknown:
-        click.echo(f"The trial had no tasks of {', '.join(unknown)}; they are simulated like all others.")
+        print_prose(f"The trial had no tasks of {', '.join(unknown)}; they are simulated like all others.")

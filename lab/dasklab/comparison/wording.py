@@ -17,6 +17,7 @@ from dasklab.breakdown.show.wording import (
 )
 from dasklab.comparison.comparison import CauseChange, Causes
 from dasklab.comparison.difference import Difference
+from dasklab.model.forms.number_format import format_fixed
 from dasklab.terminal import enumerated
 
 HEAD: Row = ("cause", "before", "after", "difference", "critical path", "where")
@@ -74,11 +75,12 @@ def rows(difference: Difference) -> Iterator[Row]:
         before, after = old.by_cause.get(cause, 0.0), new.by_cause.get(cause, 0.0)
         path = new.path_by_cause.get(cause, 0.0) - old.path_by_cause.get(cause, 0.0)
         if before or after or path:
-            seconds = (f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}", f"{path:+.3f}")
-            yield (cause.title, *seconds, where(difference.breakdown, cause))
+            seconds = (format_fixed(amount, 3) for amount in (before, after))
+            more = (format_fixed(amount, 3, "+") for amount in (after - before, path))
+            yield (cause.title, *seconds, *more, where(difference.breakdown, cause))
     sums = (f"{sum(summary.breakdown.values()):.3f}" for summary in (old, new))
     total, path = sum(difference.breakdown.values()), sum(difference.path.values())
-    yield "together", *sums, f"{total:+.3f}", f"{path:+.3f}", ""
+    yield "together", *sums, format_fixed(total, 3, "+"), format_fixed(path, 3, "+"), ""
 
 
 def _change(change: CauseChange, digits: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dasklab import extras
+from dasklab.paths import display_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,4 +24,4 @@ def save_picture(title: str, draw: Callable[[], Figure], stem: Path) -> None:
     from dasklab.plotting import save
 
     save(draw(), stem)
-    click.echo(f"\n{title}: {stem}.svg")
+    click.echo(f"\n{title}: {display_path(stem)}.svg")

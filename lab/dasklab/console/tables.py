@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from dasklab.model.experiments import cells
 from dasklab.model.forms.json_output import CONFIG, Number, to_json
 from dasklab.model.settings.metric import METRICS
 from dasklab.notices import warn
+from dasklab.paths import display_path
 from dasklab.records.document import read_document
 from dasklab.results import load
 from dasklab.results.run import Run, contains_runs, find_records, find_runs
@@ -30,7 +30,7 @@ from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import Interval, format_interval
 from dasklab.results.statistics.typical import by_node
 from dasklab.results.table import table, write_table
-from dasklab.terminal import console, duration, print_table
+from dasklab.terminal import duration, print_prose, print_table
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def list_runs(root: Path, as_json: bool = False) -> None:
 def _print_runs(runs: list[RunRow]) -> None:
     rows = [
         (
-            row.run,
+            display_path(Path(row.run)),
             "quick" if row.quick else "full",
             f"{row.finished}/{row.planned}",
             str(row.ok),
@@ -123,7 +123,7 @@ def _print_records(recorded: list[RecordRow]) -> None:
     completeness = {True: "yes", False: "no", None: "unknown"}
     rows = [
         (
-            row.record,
+            display_path(Path(row.record)),
             f"{datetime.fromtimestamp(row.start):%Y-%m-%d %H:%M}",
             duration(row.duration_s),
             completeness[row.complete],
@@ -181,7 +181,7 @@ def show_run(run: Run) -> None:
         missing = _missing_cells(run, {cell.name for cell in answer.cells})
         _print_cells(answer, identity.heading_suffix(run), missing)
         for line in reasons.not_shown(answer):
-            _print(line)
+            print_prose(line)
         _print_nodes(metric, by_node(frame, metric))
     _print_left_out(run)
     main = next(iter(by_metric.values()))
@@ -277,22 +277,17 @@ def _print_left_out(run: Run) -> None:
     for trial in run.trials:
         statuses.setdefault(trial.requested.cell_title, []).append(trial.result.status)
     for line in reasons.left_out(statuses):
-        _print(line)
+        print_prose(line)
 
 
 def _print_blocks_needed(run: Run, answer: Answer, blocks: int) -> None:
     """Print how many more blocks would show a difference worth showing, and how long they take."""
     block_s = sum(trial.attempt.wall_s for trial in run.trials) / max(1, answer.blocks)
-    _print(
+    print_prose(
         f"{reasons.blocks_are(answer.blocks).capitalize()} too few to distinguish a difference of"
         f" x {reasons.WORTH_SHOWING} from noise. To run more"
         f" (about {duration(block_s * (blocks - answer.blocks))}): dasklab run {run} --blocks {blocks}"
     )
-
-
-def _print(line: str) -> None:
-    """Print a line that may be wider than the terminal."""
-    console(sys.stdout).print(line, markup=False, highlight=False)
 
 
 def _verdict(change: CellChange) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from dasklab.breakdown.show.notebook import aligned, html_picture, html_table
 from dasklab.model.files import Outcome
+from dasklab.model.forms.number_format import format_fixed
 from dasklab.predict import record
 from dasklab.predict.prediction import RunSummary, summarize
 from dasklab.predict.record_simulations import RecordSimulations, outside_note
@@ -93,8 +94,9 @@ def predict(
         what = f"simulated, {label}"
         simulated.append(simulations.simulate({what: changes})[what][0])
     outside = simulations.outside([changes])
+    difference = format_fixed(100 * simulations.error, 0, "+")
     notes = [
-        f"The simulation of the recorded block differs by {simulations.error:+z.0%} from the measured time.",
+        f"The simulation of the recorded block differs by {difference} % from the measured time.",
         *work.limits,
         *_unknown(work, changes),
         *outside_note(outside),

@@ -21,6 +21,7 @@ from dasklab.breakdown.model.causes import (
 )
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.prepare.clocks import Clock
+from dasklab.model.forms.number_format import format_fixed
 from dasklab.terminal import counted, data_size, enumerated
 
 LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
@@ -176,7 +177,13 @@ def rows(summary: Summary, most: int | None = None) -> Iterator[Row]:
     if others := causes[large:]:
         yield _cause_row(f"{len(others)} other causes", summary, others, "")
     total, path = sum(summary.breakdown.values()), sum(summary.path.values())
-    yield "together", f"{total:.3f}", percent(total / summary.makespan_s, 1), f"{path:.3f}", ""
+    yield (
+        "together",
+        format_fixed(total, 3),
+        percent(total / summary.makespan_s, 1),
+        format_fixed(path, 3),
+        "",
+    )
 
 
 def _size_s(summary: Summary, cause: Cause) -> float:
@@ -188,7 +195,13 @@ def _cause_row(title: str, summary: Summary, causes: Sequence[Cause], place: str
     seconds, path = (
         sum(cells.get(cause, 0.0) for cause in causes) for cells in (summary.by_cause, summary.path_by_cause)
     )
-    return title, f"{seconds:.3f}", percent(seconds / summary.makespan_s, 1), f"{path:.3f}", place
+    return (
+        title,
+        format_fixed(seconds, 3),
+        percent(seconds / summary.makespan_s, 1),
+        format_fixed(path, 3),
+        place,
+    )
 
 
 def place_in_code(code: tuple[str, int, str]) -> str:
@@ -204,7 +217,9 @@ def where(cells: ByCause, cause: Cause) -> str:
     """Name the places of most of a cause's seconds."""
     places = [(host, seconds) for host, seconds in hosts(cells, cause) if host not in ("client", "")]
     most = max((abs(seconds) for _, seconds in places), default=0.0)
-    return ", ".join(f"{host} {seconds:.2f}" for host, seconds in places[:3] if abs(seconds) > most / 10)
+    return ", ".join(
+        f"{host} {format_fixed(seconds, 2)}" for host, seconds in places[:3] if abs(seconds) > most / 10
+    )
 
 
 def starved(waiting_s: Mapping[str, float], makespan_s: float) -> str:
@@ -217,9 +232,11 @@ def starved(waiting_s: Mapping[str, float], makespan_s: float) -> str:
 def clock_rows(clocks: Mapping[str, Clock]) -> Iterator[Row]:
     """Return each clock: its offset to the reference, the interval of possible offsets, its skew."""
     for node, clock in clocks.items():
-        between = f"{1e3 * clock.low_s:.2f} to {1e3 * clock.high_s:.2f}"
+        low, high = (format_fixed(1e3 * end_s, 2) for end_s in (clock.low_s, clock.high_s))
+        between = f"{low} to {high}" if math.isfinite(clock.high_s - clock.low_s) else "unknown"
         note = "" if clock.linear else f"not linear, by {-1e3 * clock.margin_s:.2f} ms"
-        yield node, f"{1e3 * clock.offset_s:.3f}", between, f"{1e6 * clock.skew:.0f}", str(clock.pairs), note
+        offset, skew = format_fixed(1e3 * clock.offset_s, 3), format_fixed(1e6 * clock.skew, 0)
+        yield node, offset, between, skew, str(clock.pairs), note
 
 
 def bandwidth_sentence(estimates: Sequence[BandwidthEstimate]) -> str:

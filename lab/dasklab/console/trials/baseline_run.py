@@ -26,7 +26,7 @@ from dasklab.running.driver import driver
 from dasklab.running.driver.driver import ActiveRun
 from dasklab.running.plan.setup import setup_of
 from dasklab.running.playbooks.ansible_lab import AnsibleLab
-from dasklab.terminal import counted, print_table
+from dasklab.terminal import counted, print_prose, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +41,7 @@ def measure(lab: Inventory, root: Path, *, again: bool = False, details: bool = 
     setup = setup_of(lab)
     run = None if again else _stored_run(lab, setup)
     if run and not run.pending():
-        click.echo(
+        print_prose(
             f"Using the baseline measured on {_measured_on(run.opened_again())}."
             " To measure again: dasklab baseline --again"
         )
@@ -59,7 +59,7 @@ def show(run: Run, *, details: bool = False) -> None:
     frame = table(run)
     groups = frame[~frame["warmup"]].groupby("metric", sort=False)["value"]
     values = {str(name): group for name, group in groups}
-    click.echo(f"\n{sentence(values)}")
+    print_prose(f"\n{sentence(values)}")
     if details:
         click.echo()
         rows = [_row(METRICS[name], rows) for name, rows in values.items()]

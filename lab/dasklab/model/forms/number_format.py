@@ -20,6 +20,12 @@ def format_number(value: float) -> str:
     return f"{rounded:,.{digits}f}"
 
 
+def format_fixed(value: float, digits: int, sign: str = "") -> str:
+    """Return a number with so many decimals: ``0.52``; with ``sign="+"`` ``+0.52``. A zero has no sign."""
+    rounded = round(value, digits)
+    return f"{rounded:{sign}.{digits}f}" if rounded else f"{0:.{digits}f}"
+
+
 def format_count(value: float) -> str:
     """Return a whole number with thousands separators: ``191,543``. A fraction keeps one decimal: ``2.5``."""
     if not math.isfinite(value):

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +19,7 @@ from dasklab.results import load
 from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
+from tests.unit.dasklab.console.terminals import on_terminals
 
 
 def dasklab(*argv: object) -> str:
@@ -38,34 +35,6 @@ def two_factors(tmp_path_factory: pytest.TempPathFactory) -> driver.ActiveRun:
     run = driver.start(tmp_path_factory.mktemp("results"), name, content, SETUP, quick=True)
     driver.execute(run, FakeLab(), lambda trial, state: None)
     return run
-
-
-ON_TERMINAL = """
-import fcntl, struct, sys, termios
-import dasklab.cli
-for columns in {columns}:
-    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    dasklab.cli.main({argv}, standalone_mode=False)
-    print("@@")
-"""
-
-
-def on_terminals(*columns: int, argv: list[str]) -> list[str]:
-    """Run a command in one process, on terminals of so many columns; return what it prints on each."""
-    master, slave = pty.openpty()
-    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
-    command = [sys.executable, "-c", ON_TERMINAL.format(columns=columns, argv=argv)]
-    with subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave, env=environment) as child:
-        os.close(slave)
-        printed = b""
-        try:
-            while part := os.read(master, 65536):
-                printed += part
-        except OSError:  # the terminal is closed
-            pass
-        os.close(master)
-    assert child.returncode == 0, printed.decode()
-    return re.sub(r"\x1b\[[\d;]*m", "", printed.decode()).replace("\r\n", "\n").split("@@\n")[:-1]
 
 
 def test_cells_are_distinct_on_a_narrow_terminal(two_factors: driver.ActiveRun) -> None:
