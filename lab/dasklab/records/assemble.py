@@ -135,6 +135,9 @@ def _tables(processes: Processes, record: Record, repeat: RecordedRepeat) -> dic
         "cpu": _of_all(joined, "cpu", scheduler, client, time="time_s", cpu="cpu_s", waiting="waiting_s",
                        loop_waiting="loop_waiting_s", memory="memory_bytes"),
         "pauses": _of_all(joined, "pauses", scheduler, client, start="start_s", stop="stop_s"),
+        "stacks": _of_all(joined, "stacks", scheduler, client, time="time_s").assign(
+            stack=lambda rows: rows["stack"].map(json.loads)
+        ),
         "metrics": _of_all(joined, "metrics", scheduler, client),
         "config": _of_all(joined, "config", scheduler, client),
         "interfaces": _of_all(joined, "interfaces", scheduler, client),

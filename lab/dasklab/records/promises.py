@@ -38,6 +38,7 @@ AMOUNTS = {
     "memory": ("process_bytes", "managed_bytes", "spilled_bytes", "limit_bytes"),
     "load": ("processing", "queued"),
     "profiles": ("seconds",),
+    "stacks": ("seconds",),
     "bandwidths": ("bytes_per_s",),
     "interfaces": ("mbit",),
 }

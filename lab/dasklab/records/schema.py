@@ -154,6 +154,19 @@ TABLES: dict[str, dict[str, str]] = {
         "start_s": "when a garbage collection of more than 1 ms began, its own clock",
         "stop_s": "when it ended",
     },
+    "stacks": REPEAT
+    | {
+        "node": "client, scheduler or worker; at most 100 rows a minute of each process",
+        "time_s": "when a thread was looked at, its own clock",
+        "seconds": "how much time before that the sample stands for",
+        "reason": "blocked (an event loop ran without waiting for 0.1 s), waiting (a task used no CPU), held "
+        "(nobody else could use the interpreter)",
+        "key": "the task that the thread ran; empty for an event loop",
+        "activity": "import, lock (of the process), sizeof, unpickle, deserialise, pickle, serialise, "
+        "or empty",
+        "name": "package that is imported, or class of the lock; empty with code=False",
+        "stack": "its 12 innermost frames, the outermost first: name (file:line)",
+    },
     "waits": REPEAT
     | {
         "worker": "where a task waited while it kept its thread",

@@ -63,10 +63,14 @@ class VexillumValue:
 def vexillum_sum(*values):
     return len(values)
 
+def vexillum_sleep(seconds):
+    time.sleep(seconds)
+
 def vexillum_fail(number):
     raise ValueError("vexillum")
 
 def vexillum_total(client):
+    client.submit(vexillum_sleep, 0.6, key="vexillum-sleep").result()
     parts = client.map(vexillum_hold, range(12), key="vexillum-parts", pure=False)
     return client.submit(vexillum_sum, *parts, key=("vexillum-total", 0)).result()
 """
@@ -135,6 +139,7 @@ def test_the_marker_reaches_all_kinds_of_columns(recorded: Callable[..., Path]) 
         "scheduler.tasks.span", "scheduler.tasks.type", "worker.actor_calls.actor",
         "worker.actor_calls.function", "worker.errors.key", "worker.errors.text", "worker.fetches.keys",
         "worker.metrics.metric", "worker.needs.needed", "worker.profile.stack", "worker.served.keys",
+        "worker.stacks.key", "worker.stacks.stack",
         "worker.tasks.key", "worker.waits.key", "worker.waits.name",
     }  # fmt: skip
 

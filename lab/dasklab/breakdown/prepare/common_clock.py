@@ -36,6 +36,7 @@ CLOCKS = (  # table, the column that names the process or the process itself, co
     ("busy", "node", ["start_s", "stop_s"]),
     ("pauses", "node", ["start_s", "stop_s"]),
     ("cpu", "node", ["time_s"]),
+    ("stacks", "node", ["time_s"]),
 )
 
 

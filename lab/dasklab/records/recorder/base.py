@@ -32,6 +32,7 @@ from dasklab.records.recorder.process import (
     resident_bytes,
 )
 from dasklab.records.recorder.settings import settings
+from dasklab.records.recorder.stacks import Watched, watch_stacks
 from dasklab.records.recorder.store import CHUNK_ROWS, Store
 
 NAME = "dasklab-recorder"
@@ -105,6 +106,7 @@ class Recorder:
         self.loop_thread = threading.get_native_id()
         self.totals = self.all_counters()
         self.undo.append(watch_loop(server.io_loop, self.store.logs["busy"]))
+        self.undo.append(watch_stacks(self.watched()))
         gc.callbacks.append(self.on_gc)
         self.undo.append(partial(gc.callbacks.remove, self.on_gc))
         self.undo.append(replace_item(server.handlers, "dasklab_take", self.take))
@@ -112,6 +114,10 @@ class Recorder:
         ticking = PeriodicCallback(self.tick, TICK_MS)
         ticking.start()
         self.undo.append(ticking.stop)
+
+    def watched(self) -> Watched:
+        """Return whose stacks may be sampled: the event loop's; a worker's tasks, too."""
+        return Watched(self.store, self.server.io_loop)
 
     def detach(self) -> None:
         """Undo everything, the latest change first."""

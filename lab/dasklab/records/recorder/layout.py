@@ -44,6 +44,7 @@ COMMON = {
     "busy": "start:t stop:t late:f",
     "cpu": "time:t cpu:f waiting:f loop_waiting:f memory:f",
     "pauses": "start:t stop:t",
+    "stacks": "time:t seconds:f reason:s:word key:s:key activity:s:word name:s:code stack:s:stack",
     "metrics": "metric:s:metric value:f",
     "config": "setting:s:setting value:s:word",
     "interfaces": "name:s:host address:s:host mbit:f",

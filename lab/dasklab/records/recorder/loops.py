@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import threading
 from collections.abc import Callable, Mapping
 from selectors import EVENT_READ
 from typing import Any
@@ -29,6 +30,10 @@ class LoopWatch:
     A wait that lasts longer than requested (another thread held the interpreter, or other processes the CPU)
     counts as busy from when it should have ended. So does one that was ended by data that had come before.
     ``late`` is how much of an interval that was. Recorders whose processes share a loop share its watch.
+
+    Attributes:
+        running_since: since when the loop runs without waiting; None while it waits.
+        thread: the loop's; None until it has waited once.
     """
 
     def __init__(
@@ -36,6 +41,8 @@ class LoopWatch:
     ) -> None:
         self.logs = logs
         self.begin, self.late = time(), 0.0
+        self.running_since: float | None = None
+        self.thread: threading.Thread | None = None
         self.handlers = handlers  # tornado's: for each file descriptor itself and its stream's method
         self.release: Undo = lambda: None
         if (selector := getattr(loop, "_selector", None)) is not None:  # uvloop has none
@@ -44,6 +51,7 @@ class LoopWatch:
 
     def watched(self, timeout: float | None = None) -> Any:
         """The selector's ``select``, between two stamps."""
+        self.running_since = None
         begin = time()
         ready = self.select(timeout)
         end = time()
@@ -57,6 +65,8 @@ class LoopWatch:
                     log.add(self.begin, begin, self.late)
             self.late = end - due if end - due > PAUSE_S else 0.0
             self.begin = end - self.late
+        self.thread = self.thread or threading.current_thread()
+        self.running_since = self.begin + self.late
         return ready
 
     def _data_waited(self, ready: list[tuple[Any, int]]) -> float:
@@ -83,6 +93,13 @@ def watch_loop(loop: Any, log: Log) -> Callable[[], None]:
         return LoopWatch(loop.asyncio_loop, loop.handlers, logs).release
 
     return share(f"_dasklab_watch_{id(loop.asyncio_loop)}", id(log), log, install)
+
+
+def watch_of(loop: Any) -> LoopWatch | None:
+    """Return the watch of tornado's loop, whichever copy of this module made it."""
+    select = getattr(getattr(loop.asyncio_loop, "_selector", None), "select", None)
+    watch: Any = getattr(select, "__self__", None)
+    return watch if hasattr(watch, "running_since") else None
 
 
 def since_data(connection: socket.socket) -> float:

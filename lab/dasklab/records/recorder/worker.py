@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial, wraps
 from math import isnan
@@ -23,6 +24,7 @@ from dasklab.records.recorder.layout import KEY_SEPARATOR, WORKER
 from dasklab.records.recorder.life import RecorderEvent, RecorderState
 from dasklab.records.recorder.patches import Undo, replace, replace_item, share
 from dasklab.records.recorder.process import NAN
+from dasklab.records.recorder.stacks import Watched
 from dasklab.records.recorder.store import CHUNK_ROWS
 from dasklab.records.recorder.waits import watch_waits
 
@@ -93,6 +95,13 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         self._wrap_handler("actor_execute", self.call_actor)
         if server.batched_stream is not None:
             self.stamp(server.batched_stream, self.note_reported)
+
+    def watched(self) -> Watched:
+        def pool() -> list[threading.Thread]:
+            executors = self.server.executors.values()
+            return [thread for executor in executors for thread in getattr(executor, "_threads", ())]
+
+        return super().watched()._replace(tasks=self.server.active_threads, pool=pool)
 
     @guarded
     def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:

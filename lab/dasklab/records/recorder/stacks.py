@@ -1,0 +1,340 @@
+"""What event loops that are late, and tasks that wait, were doing: sampled stacks.
+
+Theory of operation
+-------------------
+One thread of each process looks around 20 times a second. It takes a stack for three reasons:
+
+- ``blocked``: an event loop has run for LATE_S without waiting.
+- ``waiting``: a task used no CPU since the previous look, and did not wait for one.
+- ``held``: this thread was awake again and again, as one is that waits for the interpreter, while one other
+  thread ran for much longer than Python lets a thread keep the interpreter.
+
+While nothing is late it takes none. Of loops, and of tasks, at most MOST_A_MINUTE are taken, the further
+apart the more there were, so that a long wait is seen to its end. What a stack shows is named here, where all
+of it is known, by a word that is no secret.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dis import opname
+from types import FrameType
+from typing import Any, NamedTuple
+
+from distributed.metrics import time
+
+from dasklab.records.recorder.loops import LoopWatch, watch_of
+from dasklab.records.recorder.patches import Undo, share
+from dasklab.records.recorder.store import Store
+
+INTERVAL_S = 0.05
+LATE_S = 0.1  # an event loop that runs for longer at a time is late
+LEAST_TASK_S = 0.2  # a shorter task is not looked at
+HELD_S = 0.05  # ten times as long as a thread may keep the interpreter that another one wants
+AWAKE_S = 0.1  # a thread that waits for the interpreter is awake more often than this
+IDLE = 0.1  # a thread that used less of a CPU waits
+MOST_A_MINUTE = 50
+SAMPLES_OF_A_STEP = 10  # after so many, they are taken half as often
+MAX_FRAMES, MAX_FRAME_TEXT = 12, 200
+MAX_DEPTH = 200
+IMPORTING = "<frozen importlib"
+SERIALISERS = ("distributed", "pickle", "cloudpickle")
+PICKLES = ("distributed.protocol.pickle", "pickle", "cloudpickle")
+ENTERS_BLOCK = {"BEFORE_WITH", "SETUP_WITH"}  # bytecode that calls __enter__
+ACQUIRES = ("acquire", "__enter__")
+
+
+class Watched(NamedTuple):
+    """A process's server or client whose threads are looked at.
+
+    Attributes:
+        tasks: keys of tasks by the thread that runs them.
+        pool: all threads that may run tasks.
+    """
+
+    store: Store
+    loop: Any
+    tasks: Mapping[int, Any] = {}
+    pool: Callable[[], Sequence[threading.Thread]] = list
+
+
+class Activity(NamedTuple):
+    """What a stack shows: ``import``, ``lock``, ``sizeof``, ``unpickle``, ... or nothing that has a word.
+
+    Attributes:
+        name: what is imported, or the class of the lock; the user's.
+    """
+
+    word: str = ""
+    name: str = ""
+
+
+class Budget:
+    """When to take a sample: at most MOST_A_MINUTE, the further apart the more there were."""
+
+    def __init__(self) -> None:
+        self.taken: deque[float] = deque()
+
+    def interval_s(self, now: float) -> float:
+        """Return the seconds that a sample stands for which is taken now; 0 if none may be taken."""
+        while self.taken and now - self.taken[0] > 60:
+            self.taken.popleft()
+        seconds: float = INTERVAL_S * 2 ** (len(self.taken) // SAMPLES_OF_A_STEP)
+        is_due = not self.taken or now - self.taken[-1] > seconds - INTERVAL_S / 2
+        return seconds if is_due and self.remains else 0.0
+
+    @property
+    def remains(self) -> bool:
+        return len(self.taken) < MOST_A_MINUTE
+
+
+class Use(NamedTuple):
+    """For how long a thread ran and waited for a CPU, and how often it was awake."""
+
+    ran_s: float
+    queued_s: float
+    times: int
+
+    def since(self, earlier: Use) -> Use:
+        ran_s, queued_s = self.ran_s - earlier.ran_s, self.queued_s - earlier.queued_s
+        return Use(ran_s, queued_s, self.times - earlier.times)
+
+
+class ThreadTimes:
+    """How threads used CPUs. Only Linux says it."""
+
+    def __init__(self) -> None:
+        self.files: dict[int, int] = {}
+
+    def of(self, thread: int) -> Use | None:
+        """Return the use of a thread, by the number that the system gave it; None if unknown."""
+        try:
+            if thread not in self.files:
+                self.files[thread] = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
+            ran, waited, times = os.pread(self.files[thread], 100, 0).split()
+        except (OSError, ValueError):
+            self.forget(thread)
+            return None
+        return Use(int(ran) / 1e9, int(waited) / 1e9, int(times))
+
+    def forget(self, thread: int) -> None:
+        if (file := self.files.pop(thread, None)) is not None:
+            os.close(file)
+
+
+class StackSampler:
+    """The thread that looks around, for all recorders of a process."""
+
+    def __init__(self, watched: Mapping[int, Watched]) -> None:
+        self.watched = watched
+        self.loops, self.tasks = Budget(), Budget()
+        self.times = ThreadTimes()
+        self.used: dict[int, Use] = {}  # by each thread until the last look
+        self.seen: dict[int, tuple[Any, float]] = {}  # of each thread its task, and since when it is known
+        self.last_task = 0  # thread whose task was sampled last
+        self.looked = time()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="dasklab-stacks", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(INTERVAL_S):
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - a recorder must not disturb what it records
+                for watched in list(self.watched.values()):
+                    watched.store.failures[f"sample_stacks: {type(error).__name__}()"] += 1
+        for thread in list(self.times.files):
+            self.times.forget(thread)
+
+    def look(self) -> None:
+        """Look around once."""
+        now, before = time(), self.used
+        seconds, self.looked = now - self.looked, now
+        numbers = self._threads()
+        self.used = {ident: used for ident, number in numbers.items() if (used := self.times.of(number))}
+        spent = {ident: used.since(before[ident]) for ident, used in self.used.items() if ident in before}
+        late_s = seconds - INTERVAL_S
+        own = spent.pop(threading.get_ident(), None)
+        if late_s > LATE_S:
+            if own is not None and own.times > late_s / AWAKE_S:
+                self._sample_holder(now, late_s, spent)
+        elif not self._sample_loop(now):
+            self._sample_task(now, seconds, spent)
+
+    def _threads(self) -> dict[int, int]:
+        """Return the system's number of each thread that is looked at, and of this one."""
+        all_watched = list(self.watched.values())
+        pools = [thread for watched in all_watched for thread in watched.pool()]
+        loops = [watch.thread for watched in all_watched if (watch := watch_of(watched.loop)) is not None]
+        threads = [*pools, *filter(None, loops), threading.current_thread()]
+        return {t.ident: t.native_id for t in threads if t.ident and t.native_id}
+
+    def _sample_holder(self, now: float, late_s: float, spent: Mapping[int, Use]) -> None:
+        """Sample the thread that kept the interpreter: the only one that could run meanwhile."""
+        running = [ident for ident, use in spent.items() if use.ran_s + use.queued_s > late_s / 2]
+        if len(running) != 1 or spent[running[0]].ran_s < HELD_S or not self.loops.remains:
+            return
+        holder = running[0]
+        self.loops.taken.append(now)
+        for watched in list(self.watched.values()):
+            key, watch = watched.tasks.get(holder), watch_of(watched.loop)
+            is_loop = watch is not None and watch.thread is not None and watch.thread.ident == holder
+            if key is not None or is_loop:
+                self._add(watched, holder, now, late_s, "held", "" if key is None else str(key))
+
+    def _sample_loop(self, now: float) -> bool:
+        """Sample event loops that are late; return whether any was."""
+        late = [
+            (watched, watch.thread.ident or 0)
+            for watched in list(self.watched.values())
+            if (watch := watch_of(watched.loop)) is not None
+            and watch.thread is not None
+            and is_late(watch, now)
+        ]
+        seconds = self.loops.interval_s(now) if late else 0.0
+        if seconds:
+            self.loops.taken.append(now)
+            for watched, ident in late:
+                self._add(watched, ident, now, seconds, "blocked", "")
+        return bool(seconds)
+
+    def _sample_task(self, now: float, seconds: float, spent: Mapping[int, Use]) -> None:
+        """Sample one task of those that wait, each in turn."""
+        running = {
+            ident: (watched, key)
+            for watched in list(self.watched.values())
+            for ident, key in list(watched.tasks.items())
+        }
+        self.seen = {
+            ident: self.seen[ident] if self.seen.get(ident, (None, 0.0))[0] == key else (key, now)
+            for ident, (_, key) in running.items()
+        }
+        waiting = sorted(
+            ident
+            for ident in running
+            if now - self.seen[ident][1] > LEAST_TASK_S
+            and ident in spent
+            and spent[ident].ran_s + spent[ident].queued_s < IDLE * seconds
+        )
+        if waiting and (stands_for_s := self.tasks.interval_s(now)):
+            self.tasks.taken.append(now)
+            self.last_task = next((ident for ident in waiting if ident > self.last_task), waiting[0])
+            watched, key = running[self.last_task]
+            self._add(watched, self.last_task, now, stands_for_s, "waiting", str(key))
+
+    def _add(self, watched: Watched, ident: int, now: float, seconds: float, reason: str, key: str) -> None:
+        frames = list(own_frames(sys._current_frames().get(ident)))
+        if frames:
+            activity, texts = activity_of(frames, reason == "waiting"), stack_texts(frames)
+            log = watched.store.logs["stacks"]
+            log.add(now, seconds, reason, key, *activity, json.dumps(texts))
+
+
+def is_late(watch: LoopWatch, now: float) -> bool:
+    return watch.running_since is not None and now - watch.running_since > LATE_S
+
+
+def watch_stacks(watched: Watched) -> Undo:
+    """Sample while a loop is late or a task waits; return how to end that.
+
+    All recorders of a process share one thread, however often their modules were unpickled.
+    """
+    return share("_dasklab_stacks", id(watched.store), watched, lambda table: StackSampler(table).stop)
+
+
+def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Return the frames of a callback or of a task, the innermost first, without those that called it."""
+    for _ in range(MAX_DEPTH):
+        if frame is None or _is_caller(frame):
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def _is_caller(frame: FrameType) -> bool:
+    module, name = _module(frame), frame.f_code.co_name
+    if module == "distributed.worker":
+        return name.startswith(("_run_task", "apply_function"))
+    return module == "asyncio.base_events" and name == "_run_once"
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def qualified_name(frame: FrameType) -> str:
+    return str(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
+
+
+def stack_texts(frames: Sequence[FrameType]) -> list[str]:
+    """Return the innermost frames as Dask's profile names them, the outermost of these first."""
+    own = [frame for frame in frames if not frame.f_code.co_filename.startswith(IMPORTING)]
+    texts = [
+        f"{qualified_name(frame)} ({frame.f_code.co_filename[-MAX_FRAME_TEXT:]}:{frame.f_lineno})"
+        for frame in own[:MAX_FRAMES]
+    ]
+    return texts[::-1]
+
+
+def activity_of(frames: Sequence[FrameType], waits: bool = False) -> Activity:
+    """Return what a stack shows.
+
+    Args:
+        frames: the innermost first.
+        waits: whether its thread waits; only then it may wait for a lock.
+    """
+    if waits and (lock := _lock(frames)) is not None:
+        return Activity("lock", lock)
+    imports = [frame for frame in frames if _is_import(frame)]
+    if imports:
+        name = imports[-1].f_locals.get("name")
+        return Activity("import", name.partition(".")[0] if type(name) is str else "")
+    if any(frame.f_code.co_name in ("sizeof", "safe_sizeof", "__sizeof__") for frame in frames):
+        return Activity("sizeof")
+    return Activity(next(filter(None, map(_conversion, frames)), ""))
+
+
+def _is_import(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "_find_and_load" and frame.f_code.co_filename.startswith(IMPORTING)
+
+
+def _lock(frames: Sequence[FrameType]) -> str | None:
+    """Return the class of the lock that a thread waits for; empty if it is unknown, None if it is none."""
+    innermost = frames[0]
+    inside = frames[1:2] if _module(innermost) == "threading" and len(frames) > 1 else []
+    for frame in (innermost, *inside):
+        if frame.f_code.co_name in ACQUIRES and _module(frame).partition(".")[0] not in (
+            "contextlib",
+            "distributed",
+        ):
+            return qualified_name(frame).rpartition(".")[0].rpartition(".")[2]
+    return "" if _enters_block(innermost) else None
+
+
+def _enters_block(frame: FrameType) -> bool:
+    """Return whether a frame is in the first step of a ``with`` statement, in code that is not Python."""
+    code = frame.f_code.co_code
+    return 0 <= frame.f_lasti < len(code) and opname[code[frame.f_lasti]] in ENTERS_BLOCK
+
+
+def _conversion(frame: FrameType) -> str:
+    """Return which way a frame converts data; empty if it does not."""
+    module, name = _module(frame), frame.f_code.co_name.lower()
+    if module.partition(".")[0] not in SERIALISERS:
+        return ""
+    is_pickle = module.startswith(PICKLES)
+    if "loads" in name or "deserialize" in name:
+        return "unpickle" if is_pickle else "deserialise"
+    if "dumps" in name or "serialize" in name:
+        return "pickle" if is_pickle else "serialise"
+    return ""
