@@ -159,8 +159,8 @@ TABLES: dict[str, dict[str, str]] = {
         "node": "client, scheduler or worker; at most 100 rows a minute of each process",
         "time_s": "when a thread was looked at, its own clock",
         "seconds": "how much time before that the sample stands for",
-        "reason": "blocked (an event loop ran without waiting for 0.1 s), waiting (a task used no CPU), held "
-        "(nobody else could use the interpreter)",
+        "reason": "blocked (an event loop ran without waiting for 0.05 s), waiting (a task used no CPU),"
+        " held (nobody else could use the interpreter)",
         "key": "the task that the thread ran; empty for an event loop",
         "activity": "import, lock (of the process), sizeof, unpickle, deserialise, pickle, serialise, "
         "or empty",

@@ -14,6 +14,9 @@ import dasklab
 import pandas as pd
 from dask.utils import SerializableLock
 from dasklab import records
+from dasklab.breakdown.show.activities import activity_sentences
+from dasklab.breakdown.show.explain import explain
+from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster
 
 BUSY_S = 0.8
@@ -25,6 +28,10 @@ def recorded(cluster: LocalCluster, folder: Path, work: Callable[[Client], Any])
         work(client)
     samples = records.load(folder)["stacks"]
     return samples[samples.node != "client"]
+
+
+def said(folder: Path) -> list[str]:
+    return [*map(str, activity_sentences(explain(open_trial(folder)).median_repeat))]
 
 
 class Slow:
@@ -84,6 +91,7 @@ def test_an_import_blocks_the_loop(cluster: LocalCluster, tmp_path: Path) -> Non
 
     samples = recorded(cluster, tmp_path / "record", lambda client: client.run(load, str(tmp_path)))
     assert set(samples.name[samples.activity == "import"]) == {"slow_module"}
+    assert any(" by importing slow_module, in " in text for text in said(tmp_path / "record"))
 
 
 def test_a_task_that_waits_for_a_lock_of_its_process(tmp_path: Path) -> None:
@@ -98,6 +106,9 @@ def test_a_task_that_waits_for_a_lock_of_its_process(tmp_path: Path) -> None:
     assert set(waiting.activity) == {"lock", ""}  # one holds it, and sleeps
     assert set(waiting.name[waiting.activity == "lock"]) == {"SerializableLock"}
     assert waiting.key.str.startswith("write").all()
+    assert any(
+        "write waited for a lock of their process (SerializableLock)" in text for text in said(tmp_path)
+    )
 
 
 def test_c_code_that_holds_the_interpreter(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -65,6 +65,25 @@ NO_SHARES = IdleShares(*[NO_FLOATS] * 5)
 
 
 @dataclass(frozen=True)
+class StackSample:
+    """What a thread was doing when it was looked at; see the table ``stacks``.
+
+    Attributes:
+        seconds: how much time before that it stands for.
+        frames: name (file:line), the outermost first.
+    """
+
+    node: int
+    time: float
+    seconds: float
+    reason: str
+    key: str
+    activity: str
+    name: str
+    frames: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What refines causes.
 
@@ -79,6 +98,7 @@ class Evidence:
         actors: when actors were at work; one set, of member 0.
         cpu: use of CPU, by node.
         shares: for each task what it waited for while it used no CPU; none where nothing is known of it.
+        stacks: samples of late event loops and of waiting tasks.
         again: rows of tasks whose result had been computed before.
     """
 
@@ -92,4 +112,5 @@ class Evidence:
     actors: IntervalSets = NO_INTERVALS
     cpu: Mapping[int, CpuUse] = field(default_factory=dict)
     shares: IdleShares = NO_SHARES
+    stacks: Sequence[StackSample] = ()
     again: Codes = field(default_factory=lambda: NO_ROWS)

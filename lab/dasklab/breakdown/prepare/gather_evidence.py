@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, floats, last_before, positions
-from dasklab.breakdown.model.evidence import CpuUse, Evidence
+from dasklab.breakdown.model.evidence import CpuUse, Evidence, StackSample
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.prepare.capacity import Stays, stays
 from dasklab.breakdown.prepare.idle_time import Spans, idle_shares
@@ -75,6 +75,7 @@ def gather_evidence(
             _by_node(tables["busy"], nodes),
             _by_node(tables["busy"].assign(stop_s=tables["busy"].start_s + tables["busy"].late_s), nodes),
         ),
+        stacks=_stacks(tables["stacks"], nodes),
         again=_again(tables["events"], tasks, keys),
     )
 
@@ -195,6 +196,16 @@ def _metered(
         for nodes in (tasks.worker.to_numpy(object), np.full(len(own), "scheduler", object))
     )
     return np.where(np.isnan(of_worker), of_all, of_worker)
+
+
+def _stacks(rows: pd.DataFrame, nodes: Mapping[str, int]) -> list[StackSample]:
+    return [
+        StackSample(
+            nodes[row["node"]], float(row["time_s"]), float(row["seconds"]), row["reason"], row["key"],
+            row["activity"], row["name"], tuple(row["stack"]),
+        )
+        for row in rows[rows.node.isin(nodes)].to_dict("records")
+    ]  # fmt: skip
 
 
 def _again(events: pd.DataFrame, tasks: pd.DataFrame, keys: pd.Index[str]) -> Codes:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show import wording
+from dasklab.breakdown.show.activities import activity_sentences
 from dasklab.breakdown.show.block import block_sentences
 from dasklab.breakdown.show.capacity import capacity_clause
 from dasklab.breakdown.show.changes import change_sentences
@@ -66,5 +67,6 @@ def _others(explained: Explained) -> Iterator[Sentence]:
         for sentence in failure_sentences(timed, facts.failures):
             yield replace(sentence, text=f"{name}{sentence.text}")
     yield from client_sentences(repeat)
+    yield from activity_sentences(repeat)
     yield from change_sentences(repeat, facts.failures)
     yield from memory_sentences(repeat, facts.memory, facts.memory_thresholds)

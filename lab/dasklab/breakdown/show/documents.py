@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 
 from dasklab.breakdown.answers.advice.rules import Advice
 from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, Item
+from dasklab.breakdown.answers.facts.activities import Activity, activities
 from dasklab.breakdown.answers.facts.memory import KindPeak, kind_peaks
 from dasklab.breakdown.answers.summary import ByCause, Ranked, Summary
 from dasklab.breakdown.prepare.operations import Operation
@@ -54,6 +55,7 @@ class ExplainedTrial(Sentences, RecordEnd, Seconds):
     violations: Annotated[dict[str, int], Field(description="How often each invariant had to be enforced.")]
     advice: list[dict[str, str | float]]
     memory: Annotated[list[KindPeak], Field(description="Peaks of workers, by kind of task.")]
+    activities: Annotated[list[Activity], Field(description="What late loops and waiting tasks were doing.")]
     as_it_was_s: OfReplay
     without_wire_s: OfReplay
     transfer_s: OfReplay
@@ -90,16 +92,17 @@ class ExplainedClauses:
 
 def of_trial(explained: Explained, name: str) -> ExplainedTrial:
     """Return a trial or record; its computations have documents of their own."""
-    memory = kind_peaks(explained.median_repeat, explained.facts.memory)
+    repeat = explained.median_repeat
+    details = kind_peaks(repeat, explained.facts.memory), activities(repeat)
     return _of_summary(
-        name, explained.summary, answer(explained), record_end(explained), explained.advice, memory
+        name, explained.summary, answer(explained), record_end(explained), explained.advice, *details
     )
 
 
 def of_baseline(summary: Summary, name: str) -> ExplainedTrial:
     """Return the baseline of a run."""
     words = Sentences("", wording.paragraph(summary), [])
-    return _of_summary(name, summary, words, RecordEnd(None, None), (), [])
+    return _of_summary(name, summary, words, RecordEnd(None, None), (), [], [])
 
 
 def of_operation(explained: Explained, operation: Operation) -> ExplainedOperation:
@@ -155,6 +158,7 @@ def _of_summary(
     complete: RecordEnd,
     advice: Sequence[Advice],
     memory: list[KindPeak],
+    doing: list[Activity],
 ) -> ExplainedTrial:
     replay = summary.replayed
     return ExplainedTrial(
@@ -166,6 +170,7 @@ def _of_summary(
         violations=summary.violated,
         advice=[piece.fields() for piece in advice],
         memory=memory,
+        activities=doing,
         as_it_was_s=replay.as_it_was_s if replay else None,
         without_wire_s=replay.without_wire_s if replay else None,
         transfer_s=replay.transfer_s if replay else None,

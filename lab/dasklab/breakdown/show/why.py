@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, of_network, of_path, of_threads
+from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, of_network, of_path, of_stacks, of_threads
 from dasklab.breakdown.answers.invariants import checked
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.wording import LEAST_SHARE, MAX_SENTENCE_PARTS, Row, percent
@@ -15,7 +15,7 @@ MAX_ITEMS_OF_A_CLAUSE = 8  # the rest is summed up
 
 
 def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
-    """Return what the clauses of a repeat's explanation rest on: critical path, threads, network.
+    """Return what the clauses of a repeat's explanation rest on: critical path, threads, network, stacks.
 
     Args:
         clause: a part of its words, such as "waiting for a lock"; empty for all clauses of the sentence.
@@ -25,7 +25,7 @@ def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
     """
     breakdown, _ = checked(repeat)
     path, threads = list(of_path(repeat, breakdown.path)), list(of_threads(repeat, breakdown.threads))
-    network = [grounds for grounds in (of_network(repeat),) if grounds.items]
+    others = [grounds for grounds in (of_network(repeat), of_stacks(repeat)) if grounds.items]
     if not clause:
         return [
             *(
@@ -34,16 +34,14 @@ def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
                 if grounds.seconds > LEAST_SHARE * repeat.makespan
             ),
             *threads[:MAX_SENTENCE_PARTS],
-            *network,
+            *others,
         ]
     words = clause.casefold().strip()
-    every = [
-        (grounds, [name.casefold() for name in grounds.names]) for grounds in (*path, *threads, *network)
-    ]
+    every = [(grounds, [name.casefold() for name in grounds.names]) for grounds in (*path, *threads, *others)]
     exactly = [grounds for grounds, names in every if words in names]
     matches = exactly or [grounds for grounds, names in every if any(words in name for name in names)]
     if not matches:
-        titles = dict.fromkeys(grounds.clause for grounds in (*path, *threads, *network))
+        titles = dict.fromkeys(grounds.clause for grounds in (*path, *threads, *others))
         raise LabError(f"the explanation has no clause '{clause}'; it has: {'; '.join(titles)}")
     return matches
 

@@ -33,8 +33,9 @@ from dasklab.records.recorder.patches import Undo, share
 from dasklab.records.recorder.store import Store
 
 INTERVAL_S = 0.05
-LATE_S = 0.1  # an event loop that runs for longer at a time is late
-LEAST_TASK_S = 0.2  # a shorter task is not looked at
+LATE_S = 0.05  # an event loop that runs for longer at a time is late
+HELD_UP_S = 0.1  # this thread itself is late by more where another one keeps the interpreter
+LEAST_TASK_S = 0.04  # a task that no earlier look saw is not sampled
 HELD_S = 0.05  # ten times as long as a thread may keep the interpreter that another one wants
 AWAKE_S = 0.1  # a thread that waits for the interpreter is awake more often than this
 IDLE = 0.1  # a thread that used less of a CPU waits
@@ -165,7 +166,7 @@ class StackSampler:
         spent = {ident: used.since(before[ident]) for ident, used in self.used.items() if ident in before}
         late_s = seconds - INTERVAL_S
         own = spent.pop(threading.get_ident(), None)
-        if late_s > LATE_S:
+        if late_s > HELD_UP_S:
             if own is not None and own.times > late_s / AWAKE_S:
                 self._sample_holder(now, late_s, spent)
         elif not self._sample_loop(now):

@@ -6,6 +6,7 @@ import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import LEAST_SHARE, AdviceRule, Measurements, Symptom
+from dasklab.breakdown.answers.facts.activities import Activity
 from dasklab.breakdown.answers.facts.facts import running_while_blocked
 from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
 from dasklab.breakdown.model.repeat import SCHEDULER
@@ -13,6 +14,7 @@ from dasklab.breakdown.model.repeat import SCHEDULER
 BLOCKED_S = 0.1  # a shorter busy interval of an event loop is everyday work
 OTHERS_SHARE = 0.5  # of the CPU time that the cluster's own processes used
 LIBRARY_THREADS = 1.5  # CPUs that a task uses or waits for
+NAMED = ("import", "sizeof")  # activities of an event loop that have rules of their own
 
 
 def _cpu(case: Measurements) -> Symptom | None:
@@ -104,12 +106,44 @@ def _held_by_tasks(case: Measurements) -> Symptom | None:
     blocked = _blocked(case)
     if blocked is None or not blocked[2] or _converting_s(case, blocked[1]) > blocked[0] / 2:
         return None
+    if (some := _activity(case)) is not None and some.activity in (*NAMED, "unpickle"):
+        return None
     seconds, worker, kind = blocked
     return Symptom(
         seconds,
         f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, most of it while {kind}"
         " ran",
     )
+
+
+def _blocked_by_import(case: Measurements) -> Symptom | None:
+    return _blocked_by(case, "import", "importing")
+
+
+def _blocked_by_sizeof(case: Measurements) -> Symptom | None:
+    return _blocked_by(case, "sizeof", "measuring the sizes of results")
+
+
+def _blocked_by(case: Measurements, word: str, doing: str) -> Symptom | None:
+    """Look for a worker's event loop of which most samples show one activity."""
+    blocked, some = _blocked(case), _activity(case)
+    if blocked is None or some is None or some.activity != word:
+        return None
+    seconds, worker, _ = blocked
+    what = " ".join(filter(None, [doing, some.name]))
+    where = f" in {some.code}" if some.code and not some.name else ""
+    return Symptom(
+        min(seconds, some.seconds),
+        f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, most of it by"
+        f" {what}{where}",
+    )
+
+
+def _activity(case: Measurements) -> Activity | None:
+    """Return what the event loop was doing that the path waited for, if most samples agree."""
+    _, place = case.bottleneck(WORKER_LAG)
+    own = (some for some in case.activities if not some.kind and some.place == place)
+    return next(own, None)
 
 
 def _blocked_by_unpickling(case: Measurements) -> Symptom | None:
@@ -129,6 +163,8 @@ def _blocked_otherwise(case: Measurements) -> Symptom | None:
     """Name the place. What is written to disk is written in the event loop, and has a rule of its own."""
     blocked = _blocked(case)
     if blocked is None or blocked[2] or case.facts.spilled_bytes:
+        return None
+    if (some := _activity(case)) is not None and some.activity in NAMED:
         return None
     if _converting_s(case, blocked[1]) > blocked[0] / 2:
         return None
@@ -196,6 +232,16 @@ RULES = (
         "slow unpickling", f"{BLOCKED_S} s at a time",
         "Pass arrays or data frames between tasks instead of objects that unpickle slowly.",
         pages.SERIALIZATION, _blocked_by_unpickling,
+    ),
+    AdviceRule(
+        "imports in the event loop", f"{BLOCKED_S} s at a time",
+        "Import it when workers start, in a preload script or a plugin, and from a local disk.",
+        pages.INITIALIZATION, _blocked_by_import,
+    ),
+    AdviceRule(
+        "slow __sizeof__", f"{BLOCKED_S} s at a time",
+        "Give the class a __sizeof__ that takes no time, or register one with dask.sizeof.sizeof.",
+        pages.NONE, _blocked_by_sizeof,
     ),
     AdviceRule(
         "blocked event loops", f"{BLOCKED_S} s at a time",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dasklab.breakdown.answers.facts.activities import Activity, activities
 from dasklab.breakdown.answers.facts.facts import Facts
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.arrays import Floats, Mask
@@ -70,6 +71,11 @@ class Measurements:
         if not failed:
             return is_cut_off
         return np.asarray(is_cut_off | np.array([key in failed for key in keys], bool)[tasks.key])
+
+    @cached_property
+    def activities(self) -> list[Activity]:
+        """What late event loops and waiting tasks were doing."""
+        return activities(self.repeat)
 
     @property
     def least_s(self) -> float:

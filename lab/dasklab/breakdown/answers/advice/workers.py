@@ -94,8 +94,22 @@ def _is_first(repeat: Repeat) -> Floats:
 
 
 def _process_lock(case: Measurements) -> Symptom | None:
-    """Look for tasks that began together on a worker and ended one after another without using a CPU."""
+    """Look for tasks that were seen to wait for a lock.
+
+    Else for tasks that began together on a worker and ended one after another without using a CPU. What one
+    thread for each process would gain at most is the time of the other threads.
+    """
     repeat, tasks = case.repeat, case.repeat.tasks
+    others = 1 - 1 / max(repeat.threads.values(), default=1)
+    if lock := next((some for some in case.activities if some.activity == "lock"), None):
+        name = f" ({lock.name})" if lock.name else ""
+        of_kind = np.array(repeat.prefixes, object)[tasks.key] == lock.kind
+        taken_s = min(case.thread_s(EXTERNAL), float(case.task_s[of_kind].sum()) / case.threads)
+        return Symptom(
+            taken_s * others,
+            f"Tasks of {lock.kind} waited for a lock of their process{name}, in {lock.agree} of"
+            f" {lock.samples} samples",
+        )
     if not len(tasks) or not len(repeat.evidence.shares.idle):
         return None
     waited_s = np.bincount(repeat.prefix, np.nan_to_num(repeat.evidence.shares.idle) * case.task_s)
@@ -111,7 +125,7 @@ def _process_lock(case: Measurements) -> Symptom | None:
     if not staggered or sum(staggered) < len(staggered) / 2:
         return None
     return Symptom(
-        min(case.thread_s(EXTERNAL), float(waited_s[kind]) / case.threads),
+        min(case.thread_s(EXTERNAL), float(waited_s[kind]) / case.threads) * others,
         f"Tasks of {repeat.prefixes[tasks.key[rows[0]]]} that began together on a worker ended one after"
         f" another and used no CPU meanwhile ({waited_s[kind]:.1f} thread-seconds), as they do with a lock of"
         " the process",

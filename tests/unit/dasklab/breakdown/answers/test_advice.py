@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,6 +66,12 @@ def graph(nbytes: float = 1000.0, tasks: int = 10, received: float = 0.2) -> Row
 
 def equal_tasks(count: int, length: float, worker: str = "worker-1") -> list[Row]:
     return [task(f"add-{n}", worker, 1, n * length, (n + 1) * length) for n in range(count)]
+
+
+def stacks(activity: str, reason: str = "blocked", **more: Any) -> list[Row]:
+    """30 samples of worker-1 that agree."""
+    row = {"node": "worker-1", "seconds": 0.1, "reason": reason, "key": "", "name": "", "stack": []}
+    return [row | more | {"time_s": 1.0 + n / 10, "activity": activity} for n in range(30)]
 
 
 @dataclass(frozen=True)
@@ -213,6 +220,15 @@ EXAMPLES = {
         "blocked for 3.0 s of 10.0 s, and it serialised and deserialised data for 3.9 s",
         bottleneck=(WORKER_LAG, "worker-1"), fetches=UNPICKLED, busy=BLOCKED,
     ),
+    "imports in the event loop": Example(
+        "worker-1 was blocked for 3.0 s of 10.0 s, most of it by importing pandas",
+        bottleneck=(WORKER_LAG, "worker-1"), busy=BLOCKED, tables={"stacks": stacks("import", name="pandas")},
+    ),
+    "slow __sizeof__": Example(
+        "most of it by measuring the sizes of results in Model.__sizeof__ (model.py)",
+        bottleneck=(WORKER_LAG, "worker-1"), busy=BLOCKED,
+        tables={"stacks": stacks("sizeof", stack=["Model.__sizeof__ (/me/model.py:3)"])},
+    ),
     "blocked event loops": Example(
         "The event loop of worker-1 was blocked for 3.0 s of 10.0 s, and no kind of task ran",
         bottleneck=(WORKER_LAG, "worker-1"), busy=BLOCKED,
@@ -271,6 +287,15 @@ OF_TASKS = {
 }
 """Rules that are about the lengths of tasks, not about seconds of a cause."""
 # fmt: on
+
+
+def test_a_lock_that_was_seen_is_named() -> None:
+    seen = {"stacks": stacks("lock", "waiting", key="write-1", name="SerializableLock")}
+    example = replace(EXAMPLES["a lock of the process"], tasks=TOGETHER, tables=seen)
+    (piece,) = [some for some in advise(example.measurements()) if some.rule.title == "a lock of the process"]
+    assert str(piece).startswith(
+        "Tasks of write waited for a lock of their process (SerializableLock), in 30 of"
+    )
 
 
 def test_results_from_before_the_record_are_results_too() -> None:
@@ -450,6 +475,12 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
         "tasks that block the event loop", busy={"worker-1": [(n / 10, n / 10 + 0.09) for n in range(90)]}
     ),
     ("slow unpickling", "a task"): lambda: below("tasks that block the event loop"),
+    ("imports in the event loop", "__sizeof__"): lambda: below("slow __sizeof__"),
+    ("slow __sizeof__", "an import"): lambda: below("imports in the event loop"),
+    ("blocked event loops", "an import"): lambda: below("imports in the event loop"),
+    ("a lock of the process", "seen elsewhere"): lambda: below(
+        "a lock of the process", tasks=TOGETHER, tables={"stacks": stacks("", "waiting", key="write-1")}
+    ),
     ("blocked event loops", "a task"): lambda: below("tasks that block the event loop"),
     ("blocked event loops", "spilling"): lambda: below("blocked event loops", facts=Facts(spilled_bytes=1e9)),
     ("blocked event loops", "unpickling"): lambda: below("slow unpickling"),
