@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, of_network, of_path, of_stacks, of_threads
+from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, Item, of_network, of_path, of_threads
+from dasklab.breakdown.answers.facts.activities import activities
 from dasklab.breakdown.answers.invariants import checked
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.wording import LEAST_SHARE, MAX_SENTENCE_PARTS, Row, percent
 from dasklab.errors import LabError
 
 HEAD: Row = ("clause", "rests on", "name", "where", "thread", "from, s", "until, s", "seconds")
+STACKS = "what loops and tasks were doing"
 MAX_ITEMS_OF_A_CLAUSE = 8  # the rest is summed up
 
 
@@ -44,6 +46,23 @@ def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
         titles = dict.fromkeys(grounds.clause for grounds in (*path, *threads, *others))
         raise LabError(f"the explanation has no clause '{clause}'; it has: {'; '.join(titles)}")
     return matches
+
+
+def of_stacks(repeat: Repeat) -> Grounds:
+    """Return what the sentences about loops and waiting tasks rest on: samples, which may overlap."""
+    items = [
+        Item(
+            "samples",
+            " ".join(filter(None, [f"{some.agree} of {some.samples}:", some.activity, some.name, some.code])),
+            some.place or "several workers",
+            "",
+            some.start_s,
+            some.stop_s,
+            some.seconds,
+        )
+        for some in activities(repeat)
+    ]
+    return Grounds(STACKS, (STACKS,), False, sum(item.seconds for item in items), 0.0, items)
 
 
 def rows(clauses: Sequence[Grounds]) -> Iterator[Row]:

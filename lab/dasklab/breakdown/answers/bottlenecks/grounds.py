@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import attributions
-from dasklab.breakdown.answers.facts.activities import activities
 from dasklab.breakdown.assign.client_time import ClientTime
 from dasklab.breakdown.assign.timeline import explain_after, explain_before
 from dasklab.breakdown.assign.transfers import fetch_stages, on_client_link
@@ -52,7 +51,7 @@ FIXED = {
     NO_WORKER: ("cluster", "no worker was connected"),
     PAUSED: ("pause", "memory nearly full"),
 }
-NETWORK, STACKS = "the network", "what loops and tasks were doing"
+NETWORK = "the network"
 CLOCK_S = 0.005  # the client's clock may be off by this
 
 
@@ -154,23 +153,6 @@ def of_threads(repeat: Repeat, threads: Intervals) -> Iterator[Grounds]:
             ]
             items.sort(key=lambda item: -item.seconds)
             yield Grounds(cause.title, (cause.title, cause.name), True, float(sums[code]), total_s, items)
-
-
-def of_stacks(repeat: Repeat) -> Grounds:
-    """Return what the sentences about loops and waiting tasks rest on: samples, which may overlap."""
-    items = [
-        Item(
-            "samples",
-            " ".join(filter(None, [f"{some.agree} of {some.samples}:", some.activity, some.name, some.code])),
-            some.place or "several workers",
-            "",
-            some.start_s,
-            some.stop_s,
-            some.seconds,
-        )
-        for some in activities(repeat)
-    ]
-    return Grounds(STACKS, (STACKS,), False, sum(item.seconds for item in items), 0.0, items)
 
 
 def of_network(repeat: Repeat) -> Grounds:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dasklab.breakdown.answers.bottlenecks.grounds import of_stacks
 from dasklab.breakdown.answers.facts.activities import activities, own_code
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.activities import activity_sentences
+from dasklab.breakdown.show.why import of_stacks
 
 from tests.unit.dasklab.breakdown.timelines import Row, make_repeat, task
 
