@@ -23,7 +23,7 @@ from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.process import CPU, NAN, cpu_times
-from dasklab.records.recorder.stacks import Watched, watch_stacks
+from dasklab.records.recorder.stacks import WatchedProcess, watch_stacks
 from dasklab.records.recorder.store import Store
 from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
 
@@ -65,7 +65,7 @@ class ClientRecorder:
         for name, kind in AWAITED.items():
             self._replace(name, partial(self._awaited, kind))
         self.undo.append(watch_loop(self.client.loop, self.store.logs["busy"]))
-        self.undo.append(watch_stacks(Watched(self.store, self.client.loop)))
+        self.undo.append(watch_stacks(WatchedProcess(self.store, self.client.loop)))
         if lines:
             self.undo.append(LineRecorder(self.program, self.store).stop)
         self.life.move(RecorderEvent.ATTACH)

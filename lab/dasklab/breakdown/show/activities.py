@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dasklab.breakdown.answers.advice.rules import process
-from dasklab.breakdown.answers.facts.activities import Activity, activities
+from dasklab.breakdown.answers.facts.activities import SampledActivity, activities
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.sentence import Sentence
 from dasklab.terminal import counted, enumerated
@@ -24,14 +24,14 @@ WORDS = {
 
 def activity_sentences(repeat: Repeat) -> Iterator[Sentence]:
     """Say what loops and tasks of a repeat were doing, where samples of it agree."""
-    alike: dict[tuple[str, str, str], list[Activity]] = {}
+    alike: dict[tuple[str, str, str], list[SampledActivity]] = {}
     for activity in activities(repeat):
         alike.setdefault((activity.kind, activity.reason, what(activity)), []).append(activity)
     for group in list(alike.values())[:MAX_SENTENCES]:
         yield Sentence(TOPIC, sentence(group))
 
 
-def sentence(alike: Sequence[Activity]) -> str:
+def sentence(alike: Sequence[SampledActivity]) -> str:
     """Return one sentence on loops, or on tasks of a kind, with the number of samples that it rests on."""
     first, doing = alike[0], what(alike[0])
     agree, samples = sum(some.agree for some in alike), sum(some.samples for some in alike)
@@ -52,7 +52,7 @@ def sentence(alike: Sequence[Activity]) -> str:
     return f"Tasks {first.kind} waited in {doing}, {basis}."
 
 
-def what(activity: Activity) -> str:
+def what(activity: SampledActivity) -> str:
     """Return what was done as the object of a sentence, such as ``importing pandas``."""
     word = WORDS.get(activity.activity, "")
     if not word:

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from dasklab.breakdown.answers.advice.rules import Advice
 from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, Item
-from dasklab.breakdown.answers.facts.activities import Activity, activities
+from dasklab.breakdown.answers.facts.activities import SampledActivity, activities
 from dasklab.breakdown.answers.facts.memory import KindPeak, kind_peaks
 from dasklab.breakdown.answers.summary import ByCause, Ranked, Summary
 from dasklab.breakdown.prepare.operations import Operation
@@ -55,7 +55,9 @@ class ExplainedTrial(Sentences, RecordEnd, Seconds):
     violations: Annotated[dict[str, int], Field(description="How often each invariant had to be enforced.")]
     advice: list[dict[str, str | float]]
     memory: Annotated[list[KindPeak], Field(description="Peaks of workers, by kind of task.")]
-    activities: Annotated[list[Activity], Field(description="What late loops and waiting tasks were doing.")]
+    activities: Annotated[
+        list[SampledActivity], Field(description="What late loops and waiting tasks were doing.")
+    ]
     as_it_was_s: OfReplay
     without_wire_s: OfReplay
     transfer_s: OfReplay
@@ -158,7 +160,7 @@ def _of_summary(
     complete: RecordEnd,
     advice: Sequence[Advice],
     memory: list[KindPeak],
-    doing: list[Activity],
+    doing: list[SampledActivity],
 ) -> ExplainedTrial:
     replay = summary.replayed
     return ExplainedTrial(

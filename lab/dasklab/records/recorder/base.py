@@ -32,7 +32,7 @@ from dasklab.records.recorder.process import (
     resident_bytes,
 )
 from dasklab.records.recorder.settings import settings
-from dasklab.records.recorder.stacks import Watched, watch_stacks
+from dasklab.records.recorder.stacks import WatchedProcess, watch_stacks
 from dasklab.records.recorder.store import CHUNK_ROWS, Store
 
 NAME = "dasklab-recorder"
@@ -115,9 +115,9 @@ class Recorder:
         ticking.start()
         self.undo.append(ticking.stop)
 
-    def watched(self) -> Watched:
+    def watched(self) -> WatchedProcess:
         """Return whose stacks may be sampled: the event loop's; a worker's tasks, too."""
-        return Watched(self.store, self.server.io_loop)
+        return WatchedProcess(self.store, self.server.io_loop)
 
     def detach(self) -> None:
         """Undo everything, the latest change first."""

@@ -50,7 +50,7 @@ ENTERS_BLOCK = {"BEFORE_WITH", "SETUP_WITH"}  # bytecode that calls __enter__
 ACQUIRES = ("acquire", "__enter__")
 
 
-class Watched(NamedTuple):
+class WatchedProcess(NamedTuple):
     """A process's server or client whose threads are looked at.
 
     Attributes:
@@ -131,7 +131,7 @@ class ThreadTimes:
 class StackSampler:
     """The thread that looks around, for all recorders of a process."""
 
-    def __init__(self, watched: Mapping[int, Watched]) -> None:
+    def __init__(self, watched: Mapping[int, WatchedProcess]) -> None:
         self.watched = watched
         self.loops, self.tasks = Budget(), Budget()
         self.times = ThreadTimes()
@@ -158,7 +158,7 @@ class StackSampler:
             self.times.forget(thread)
 
     def look(self) -> None:
-        """Look around once."""
+        """Look around once, and sample what is late or waits."""
         now, before = time(), self.used
         seconds, self.looked = now - self.looked, now
         numbers = self._threads()
@@ -233,7 +233,9 @@ class StackSampler:
             watched, key = running[self.last_task]
             self._add(watched, self.last_task, now, stands_for_s, "waiting", str(key))
 
-    def _add(self, watched: Watched, ident: int, now: float, seconds: float, reason: str, key: str) -> None:
+    def _add(
+        self, watched: WatchedProcess, ident: int, now: float, seconds: float, reason: str, key: str
+    ) -> None:
         frames = list(own_frames(sys._current_frames().get(ident)))
         if frames:
             activity, texts = activity_of(frames, reason == "waiting"), stack_texts(frames)
@@ -245,7 +247,7 @@ def is_late(watch: LoopWatch, now: float) -> bool:
     return watch.running_since is not None and now - watch.running_since > LATE_S
 
 
-def watch_stacks(watched: Watched) -> Undo:
+def watch_stacks(watched: WatchedProcess) -> Undo:
     """Sample while a loop is late or a task waits; return how to end that.
 
     All recorders of a process share one thread, however often their modules were unpickled.

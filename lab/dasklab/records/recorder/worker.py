@@ -24,7 +24,7 @@ from dasklab.records.recorder.layout import KEY_SEPARATOR, WORKER
 from dasklab.records.recorder.life import RecorderEvent, RecorderState
 from dasklab.records.recorder.patches import Undo, replace, replace_item, share
 from dasklab.records.recorder.process import NAN
-from dasklab.records.recorder.stacks import Watched
+from dasklab.records.recorder.stacks import WatchedProcess
 from dasklab.records.recorder.store import CHUNK_ROWS
 from dasklab.records.recorder.waits import watch_waits
 
@@ -96,7 +96,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         if server.batched_stream is not None:
             self.stamp(server.batched_stream, self.note_reported)
 
-    def watched(self) -> Watched:
+    def watched(self) -> WatchedProcess:
         def pool() -> list[threading.Thread]:
             executors = self.server.executors.values()
             return [thread for executor in executors for thread in getattr(executor, "_threads", ())]

@@ -6,7 +6,7 @@ import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import LEAST_SHARE, AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.facts.activities import Activity
+from dasklab.breakdown.answers.facts.activities import SampledActivity
 from dasklab.breakdown.answers.facts.facts import running_while_blocked
 from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
 from dasklab.breakdown.model.repeat import SCHEDULER
@@ -139,7 +139,7 @@ def _blocked_by(case: Measurements, word: str, doing: str) -> Symptom | None:
     )
 
 
-def _activity(case: Measurements) -> Activity | None:
+def _activity(case: Measurements) -> SampledActivity | None:
     """Return what the event loop was doing that the path waited for, if most samples agree."""
     _, place = case.bottleneck(WORKER_LAG)
     own = (some for some in case.activities if not some.kind and some.place == place)

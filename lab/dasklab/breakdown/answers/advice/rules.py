@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dasklab.breakdown.answers.facts.activities import Activity, activities
+from dasklab.breakdown.answers.facts.activities import SampledActivity, activities
 from dasklab.breakdown.answers.facts.facts import Facts
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.arrays import Floats, Mask
@@ -73,7 +73,7 @@ class Measurements:
         return np.asarray(is_cut_off | np.array([key in failed for key in keys], bool)[tasks.key])
 
     @cached_property
-    def activities(self) -> list[Activity]:
+    def activities(self) -> list[SampledActivity]:
         """What late event loops and waiting tasks were doing."""
         return activities(self.repeat)
 

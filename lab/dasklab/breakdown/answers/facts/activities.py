@@ -29,7 +29,7 @@ DASK = re.compile(r"-packages/(?:dask|distributed|cloudpickle|tornado|toolz)/|/d
 
 
 @dataclass(frozen=True)
-class Activity:
+class SampledActivity:
     """What samples of an event loop, or of tasks of one kind, agree on."""
 
     place: Annotated[str, Field(description="Process; empty where tasks ran on several.")]
@@ -45,7 +45,7 @@ class Activity:
     stop_s: Annotated[float, Field(description="Of the last sample.")]
 
 
-def activities(repeat: Repeat) -> list[Activity]:
+def activities(repeat: Repeat) -> list[SampledActivity]:
     """Return what loops and tasks of a repeat were doing, what took longest first."""
     groups: defaultdict[tuple[int, str, str], list[StackSample]] = defaultdict(list)
     lengths = _typical_lengths(repeat)
@@ -71,7 +71,7 @@ def _typical_lengths(repeat: Repeat) -> dict[str, float]:
     return {str(kind): float(length) for kind, length in lengths.items()}
 
 
-def _agreed(repeat: Repeat, kind: str, reason: str, samples: Sequence[StackSample]) -> Activity | None:
+def _agreed(repeat: Repeat, kind: str, reason: str, samples: Sequence[StackSample]) -> SampledActivity | None:
     """Return what most samples show: a word, else a function; None if they do not agree or are few."""
     if len(samples) < LEAST_SAMPLES and not any(sample.reason == "held" for sample in samples):
         return None
@@ -91,7 +91,7 @@ def _agreed(repeat: Repeat, kind: str, reason: str, samples: Sequence[StackSampl
         {item for item in items if item}
         for items in ((own_code(sample.frames) for sample in own), (sample.name for sample in own))
     )
-    return Activity(
+    return SampledActivity(
         place=places.pop() if len(places) == 1 else "",
         kind=kind,
         reason=reason,
