@@ -55,9 +55,7 @@ class ExplainedTrial(Sentences, RecordEnd, Seconds):
     violations: Annotated[dict[str, int], Field(description="How often each invariant had to be enforced.")]
     advice: list[dict[str, str | float]]
     memory: Annotated[list[KindPeak], Field(description="Peaks of workers, by kind of task.")]
-    activities: Annotated[
-        list[SampledActivity], Field(description="What late loops and waiting tasks were doing.")
-    ]
+    activities: Annotated[list[SampledActivity], Field(description="What late loops and waiting tasks did.")]
     as_it_was_s: OfReplay
     without_wire_s: OfReplay
     transfer_s: OfReplay
