@@ -3,7 +3,8 @@
 Most causes speak for one bottleneck (``Cause.bottleneck``). Three are divided. Computing that took longer
 than the same tasks on other workers speaks for a slow worker; or, if the CPU time of tasks is not known, for
 worker lag where the event loop of that worker was held up at the same time. Waiting for data speaks for the
-placement as far as another worker would have needed less of it. A graph on its way speaks for the link if it
+placement as far as another worker would have needed less of it; packing and unpacking does not, because it is
+the kind of object that makes it slow. A graph on its way speaks for the link if it
 travelled slowly while neither the client nor the scheduler was busy. A message that carries a large part of a
 graph speaks for the graph.
 """
@@ -27,12 +28,14 @@ from dasklab.breakdown.model.causes import (
     LINK,
     LOOP,
     MESSAGE,
+    PEER,
     PLACEMENT,
+    RECEIVED,
     SLOW,
     UPLOAD,
+    WIRE,
     WORKER_LAG,
     Bottleneck,
-    Group,
 )
 from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import CLIENT_CODE, SCHEDULER_CODE, Repeat
@@ -72,7 +75,7 @@ def attributions(repeat: Repeat, path: Intervals) -> Iterator[Attribution]:
     """Divide the seconds of the critical path among bottlenecks."""
     of_task = path.task != NONE
     is_computing = of_task & path.is_cause(COMPUTE)
-    is_data = of_task & path.is_cause(*(cause for cause in CAUSES if cause.group is Group.DATA))
+    is_data = of_task & path.is_cause(WIRE, PEER, RECEIVED)
     is_upload = path.is_cause(UPLOAD)
     computing, of_data, uploading = map(np.flatnonzero, (is_computing, is_data, is_upload))
 

@@ -8,13 +8,21 @@ import numpy as np
 import pytest
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import avoidable
 from dasklab.breakdown.answers.summary import Summary, summarise, without_places
-from dasklab.breakdown.model.causes import CPU, GRAPHS, LINK, MESSAGE, PLACEMENT, SLOW, WORKER_LAG
+from dasklab.breakdown.model.causes import BUSY_PEERS, CPU, GRAPHS, LINK, MESSAGE, PLACEMENT, SLOW, WORKER_LAG
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.comparison.difference import Difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.dasklab.breakdown.timelines import Row, Spans, idle_for, make_repeat, random_repeat, task
+from tests.unit.dasklab.breakdown.timelines import (
+    Row,
+    Spans,
+    fetch,
+    idle_for,
+    make_repeat,
+    random_repeat,
+    task,
+)
 
 PAIR = "worker-3 < worker-1"
 
@@ -69,6 +77,18 @@ def test_tasks_that_use_a_cpu_hold_up_their_event_loop_themselves() -> None:
     repeat = make_repeat(tasks(3.0), stop=30.0, busy={"worker-2": [(0.0, 30.0)]})
     metered = replace(repeat, evidence=replace(repeat.evidence, shares=idle_for(repeat, 0.01)))
     assert summarise([metered]).ranked()[0] == (SLOW, "worker-2", pytest.approx(20.0, rel=0.02))
+
+
+def test_slow_unpickling_is_no_fault_of_the_placement() -> None:
+    first, second = (task("a", "worker-1", 1, 0.0, 1.0, handled=1.0), task("b", "worker-2", 1, 9.0, 10.0,
+                     decided=1.0, sent=1.0, arrived=1.0, ready=9.0, executing=9.0, trigger="a",
+                     needs=(("a", 1e6, ("worker-1",)),)))  # fmt: skip
+    brought = fetch(
+        "worker-2", "worker-1", 1.0, 9.0, ("a",), serve_start_s=1.1, serialise_s=0.1, deserialise_s=7.0
+    )
+    seconds = without_places(summarise([make_repeat([first, second], [brought])]).bottlenecks)
+    assert seconds[BUSY_PEERS] == pytest.approx(7.1)
+    assert seconds[PLACEMENT] == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(
