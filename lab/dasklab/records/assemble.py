@@ -256,14 +256,15 @@ def _workers(rows: pd.DataFrame, names: Mapping[str, str], loops: Mapping[str, s
 def _tasks(
     scheduler: pd.DataFrame, workers: pd.DataFrame, names: Mapping[str, str], ahead: Mapping[str, float]
 ) -> pd.DataFrame:
-    """Join what the scheduler and the workers know of each task: the n-th time that a key ran on a worker."""
+    """Join what the scheduler and the workers know of each task: the n-th attempt of a key on a worker."""
     theirs = scheduler.rename(columns=STAMPS_OF_SCHEDULER).sort_values("handled_s", kind="stable")
     theirs = theirs.assign(worker=each(lambda address: names.get(address, address), theirs.worker))
     ours = workers.rename(columns=STAMPS_OF_WORKER).sort_values("done_s", kind="stable")
     theirs["worker"] = _workers_of_attempts(theirs, ours)
-    for frame in (theirs, ours):
-        frame["nth"] = frame.groupby(["key", "worker"]).cumcount()
-    rows = theirs.merge(ours, on=["key", "worker", "nth"], how="outer", suffixes=("_scheduler", ""))
+    _number_attempts(theirs, ours)
+    rows = theirs.merge(
+        ours, on=["key", "worker", "has_result", "nth"], how="outer", suffixes=("_scheduler", "")
+    )
     # of a worker that died, only what the scheduler knows: on the worker's clock as Dask corrected it
     corrected = rows.worker.map(ahead).fillna(0.0)
     status = rows.status.astype(object).where(rows.status.notna(), rows.status_scheduler)
@@ -277,6 +278,20 @@ def _tasks(
         trigger=texts(rows.trigger),
         stimulus=texts(rows.stimulus),
     )
+
+
+def _number_attempts(theirs: pd.DataFrame, ours: pd.DataFrame) -> None:
+    """Add to both tables which attempt of a key on a worker each row is.
+
+    Where the scheduler knows of attempts that the worker does not, as of one that was called back before it
+    ran, those that made a result are numbered apart from the others.
+    """
+    counts, counts_of_ours = (frame.groupby(["key", "worker"]).size() for frame in (theirs, ours))
+    unequal = counts.ne(counts_of_ours, fill_value=0)
+    for frame in (theirs, ours):
+        attempts = pd.MultiIndex.from_frame(frame[["key", "worker"]])
+        frame["has_result"] = (frame.status == "memory") & unequal.reindex(attempts).to_numpy(bool)
+        frame["nth"] = frame.groupby(["key", "worker", "has_result"]).cumcount()
 
 
 def _workers_of_attempts(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.Series[str]:

@@ -60,5 +60,6 @@ def _workers(repeat: Repeat, failures: Failures) -> Iterator[str]:
         moves = [move for move in moves if move not in together]
         workers = list(dict.fromkeys(name for *_, name in together))
         who = enumerated(workers) if len(workers) <= MAX_NAMED_WORKERS else f"{len(workers)} workers"
-        texts.append(f"{who} {verb} {first - repeat.start:.1f} s after the start.")
+        times = {f"{time - repeat.start:.1f}": None for time in (first, together[-1][0])}
+        texts.append(f"{who} {verb} {' to '.join(times)} s after the start.")
     yield from texts if len(texts) <= MAX_MOVES else [total]

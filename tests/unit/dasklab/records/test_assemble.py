@@ -170,3 +170,26 @@ def test_names_of_workers() -> None:
     ]
     workers = pd.DataFrame(rows, columns=["worker", "name", "threads"])
     assert worker_names(workers) == {"tcp://a:1": "a:1", "tcp://b:2": "worker-3", "tcp://c:3": "gpu"}
+
+
+def test_an_attempt_that_was_called_back_is_not_joined_with_one_that_ran() -> None:
+    attempts = [
+        {"key": "x", "worker": ONE, "decided": 1.0, "sent": 1.1, "handled": 1.5, "status": "released"},
+        {"key": "x", "worker": ONE, "decided": 3.0, "sent": 3.1, "handled": 4.0, "status": "memory"},
+    ]
+    present = {"time": 0.1, "worker": ONE, "name": "0", "threads": 1, "kind": "present"}
+    ran = {"key": "x", "arrived": 3.2, "start": 3.3, "stop": 3.9, "done": 3.9, "status": "memory"}
+    processes = {
+        "scheduler": process(
+            SCHEDULER,
+            workers=[present],
+            tasks=attempts,
+            graphs=[{"number": 1, "received": 0.9, "client": "me"}],
+        ),
+        "client": process(CLIENT, graphs=[{"begin": 0.5, "sent": 0.6}], clock=[{"asked": 0.0}]),
+        ONE: process(WORKER, tasks=[ran]),
+    }
+    tasks = tables({None: processes}, Record(3, "me", 0.0, 10.0, lost={}, failures={}))["tasks"]
+    rows = tasks.sort_values("sent_s")[["sent_s", "arrived_s", "status"]].to_numpy().tolist()
+    assert rows[1] == [3.1, 3.2, "OK"]
+    assert rows[0][0] == 1.1 and math.isnan(rows[0][1]) and rows[0][2] == "released"

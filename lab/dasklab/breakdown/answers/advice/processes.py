@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
@@ -11,7 +13,8 @@ from dasklab.breakdown.answers.facts.facts import running_while_blocked
 from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
 from dasklab.breakdown.model.repeat import SCHEDULER
 
-BLOCKED_S = 0.1  # a shorter busy interval of an event loop is everyday work
+BLOCKED_S = 0.03  # a shorter busy interval of an event loop is everyday work
+MANY_TASKS = 1000  # fewer are not what a scheduler's memory is full of
 OTHERS_SHARE = 0.5  # of the CPU time that the cluster's own processes used
 LIBRARY_THREADS = 1.5  # CPUs that a task uses or waits for
 NAMED = ("import", "sizeof")  # activities of an event loop that have rules of their own
@@ -21,7 +24,7 @@ def _cpu(case: Measurements) -> Symptom | None:
     is_known = case.bottleneck(CPU)[1] in case.facts.host_cpu_s
     if not is_known or _others_s(case) or _cpus_of_a_task(case) > LIBRARY_THREADS:
         return None
-    return _starved(case, "")
+    return _starved(case, "") if case.threads > _cpus_in_use(case) else None
 
 
 def _cpu_of_unknown(case: Measurements) -> Symptom | None:
@@ -61,6 +64,12 @@ def _others_s(case: Measurements) -> float:
     return others_s if others_s > OTHERS_SHARE * own_s else 0.0
 
 
+def _cpus_in_use(case: Measurements) -> int:
+    """Return how many CPUs all programs used where threads waited for one: about as many as there are."""
+    _, place = case.bottleneck(CPU)
+    return math.ceil(case.facts.host_cpu_s.get(place, 0.0) / case.repeat.makespan)
+
+
 def _cpus_of_a_task(case: Measurements) -> float:
     """Return how many threads a task keeps busy where threads waited for a CPU; 0 if it is unknown."""
     repeat, (_, place) = case.repeat, case.bottleneck(CPU)
@@ -92,7 +101,7 @@ def _garbage(case: Measurements) -> Symptom | None:
 
 def _garbage_of_scheduler(case: Measurements) -> Symptom | None:
     _, place = case.bottleneck(COLLECTION)
-    return _collected(case) if place == SCHEDULER else None
+    return _collected(case) if place == SCHEDULER and len(case.repeat.tasks) >= MANY_TASKS else None
 
 
 def _collected(case: Measurements) -> Symptom:
@@ -194,7 +203,8 @@ def _converting_s(case: Measurements, worker: str) -> float:
 
 RULES = (
     AdviceRule(
-        "too few CPUs", "", "Use fewer threads or workers on that machine.", pages.OVERSUBSCRIPTION, _cpu
+        "too few CPUs", "more threads than CPUs", "Use fewer threads or workers on that machine.",
+        pages.OVERSUBSCRIPTION, _cpu,
     ),
     AdviceRule(
         "CPUs that something used", "",
@@ -207,7 +217,8 @@ RULES = (
     ),
     AdviceRule(
         "threads of libraries", f"{LIBRARY_THREADS} threads for each task",
-        "Set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 before the workers start.",
+        "If a library starts them, set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 before"
+        " the workers start; else let tasks start fewer.",
         pages.OVERSUBSCRIPTION, _cpu_of_libraries,
     ),
     AdviceRule(
@@ -219,7 +230,7 @@ RULES = (
         pages.GARBAGE, _garbage,
     ),
     AdviceRule(
-        "garbage collection of the scheduler", "",
+        "garbage collection of the scheduler", f"{MANY_TASKS} tasks",
         "Give it fewer objects: larger chunks or partitions, so that there are fewer tasks.",
         pages.LARGE_GRAPHS, _garbage_of_scheduler,
     ),

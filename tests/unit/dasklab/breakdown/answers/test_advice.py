@@ -195,7 +195,7 @@ EXAMPLES = {
         threads=FOUR, idle_share=1.0,
     ),
     "too few CPUs": Example(
-        "Threads of the scheduler could run", bottleneck=(CPU, "scheduler"),
+        "Threads of the scheduler could run", bottleneck=(CPU, "scheduler"), threads=FOUR,
         facts=Facts(cpu_s={"scheduler": 19.0}, host_cpu_s={"scheduler": 20.0}),
     ),
     "CPUs that something used": Example("Threads of worker-1 could run", bottleneck=(CPU, "worker-1")),
@@ -210,7 +210,8 @@ EXAMPLES = {
     "interpreter": Example("Tasks on worker-1 waited 3.0 s", bottleneck=(GIL, "worker-1"), threads=FOUR),
     "garbage collection": Example("garbage for 3.0 s", bottleneck=(COLLECTION, "worker-1")),
     "garbage collection of the scheduler": Example(
-        "garbage for 3.0 s of 10.0 s on the scheduler", bottleneck=(COLLECTION, "scheduler")
+        "garbage for 3.0 s of 10.0 s on the scheduler", bottleneck=(COLLECTION, "scheduler"),
+        tasks=equal_tasks(1000, 0.01),
     ),
     "tasks that block the event loop": Example(
         "The event loop of worker-1 was blocked for 3.0 s of 10.0 s, most of it while parse ran",
@@ -451,6 +452,7 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ),
     ("slow first tasks", "sizes"): lambda: below("slow first tasks", tasks=SHRINKING),
     ("a lock of the process", "end together"): lambda: below("a lock of the process", tasks=TOGETHER),
+    ("too few CPUs", "a CPU for each thread"): lambda: below("too few CPUs", threads={"worker-1": 2}),
     ("too few CPUs", "unknown"): lambda: below("CPUs that something used"),
     ("CPUs that something used", "known"): lambda: below("too few CPUs"),
     ("workers that died", "it had no work"): lambda: below(
@@ -470,9 +472,12 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ),
     ("interpreter", "one thread"): lambda: below("interpreter", threads=TWO),
     ("garbage collection", "scheduler"): lambda: below("garbage collection of the scheduler"),
+    ("garbage collection of the scheduler", "few tasks"): lambda: below(
+        "garbage collection of the scheduler", tasks=equal_tasks(60, 0.1)
+    ),
     ("garbage collection of the scheduler", "worker"): lambda: below("garbage collection"),
     ("tasks that block the event loop", "short"): lambda: below(
-        "tasks that block the event loop", busy={"worker-1": [(n / 10, n / 10 + 0.09) for n in range(90)]}
+        "tasks that block the event loop", busy={"worker-1": [(n / 10, n / 10 + 0.02) for n in range(90)]}
     ),
     ("slow unpickling", "a task"): lambda: below("tasks that block the event loop"),
     ("imports in the event loop", "__sizeof__"): lambda: below("slow __sizeof__"),

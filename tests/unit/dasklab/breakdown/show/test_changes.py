@@ -33,7 +33,7 @@ def stay(worker: str, joined: float | None = None, left: float | None = None) ->
         (
             [stay("worker-1", 1.0), stay("worker-2", 1.5), stay("worker-3", 4.0)],
             Failures(),
-            ["worker-1 and worker-2 joined 1.0", "worker-3 joined 4.0"],
+            ["worker-1 and worker-2 joined 1.0 to 1.5", "worker-3 joined 4.0"],
         ),
     ],
     ids=["comes twice", "dies and comes back", "come together"],
