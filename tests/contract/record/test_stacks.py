@@ -19,7 +19,7 @@ from dasklab.breakdown.show.explain import explain
 from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster
 
-BUSY_S = 0.8
+BUSY_S = 1.0
 
 
 def recorded(cluster: LocalCluster, folder: Path, work: Callable[[Client], Any]) -> pd.DataFrame:
@@ -75,7 +75,7 @@ def sort(number: int) -> int:
 def test_an_object_that_unpickles_slowly_blocks_the_loop(cluster: LocalCluster, tmp_path: Path) -> None:
     samples = recorded(cluster, tmp_path, lambda client: client.submit(identity, Slow()).result())
     own = samples[(samples.reason == "blocked") & (samples.activity == "unpickle")]
-    assert len(own) >= 5
+    assert len(own) >= 3
     assert own["stack"].map(lambda frames: "compute" in frames[-1]).any()
     assert own.seconds.sum() > BUSY_S / 2
     assert not own.key.any()  # it is no task that does this

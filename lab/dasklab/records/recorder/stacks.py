@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-One thread of each process looks around 20 times a second. It takes a stack for three reasons:
+One thread of each process looks around ten times a second. It takes a stack for three reasons:
 
 - ``blocked``: an event loop has run for LATE_S without waiting.
 - ``waiting``: a task used no CPU since the previous look, and did not wait for one.
@@ -32,7 +32,7 @@ from dasklab.records.recorder.loops import LoopWatch, watch_of
 from dasklab.records.recorder.patches import Undo, share
 from dasklab.records.recorder.store import Store
 
-INTERVAL_S = 0.05
+INTERVAL_S = 0.1
 LATE_S = 0.05  # an event loop that runs for longer at a time is late
 HELD_UP_S = 0.1  # this thread itself is late by more where another one keeps the interpreter
 LEAST_TASK_S = 0.04  # a task that no earlier look saw is not sampled
