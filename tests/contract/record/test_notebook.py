@@ -31,7 +31,7 @@ def output(cells: list[nbformat.NotebookNode], contains: str) -> str:
 def test_an_explanation_has_a_sentence_tables_and_a_picture(cells: list[nbformat.NotebookNode]) -> None:
     page = output(cells, "da.random")
     assert "On the critical path: " in page and page.count("<table") >= 2 and "<svg" in page
-    assert "background:white" in page  # the picture, on a dark page, too
+    assert "currentColor" in page  # the picture has the colour of the page's text, also of a dark page
 
 
 def test_operations_have_the_names_of_their_spans(cells: list[nbformat.NotebookNode]) -> None:

@@ -100,7 +100,7 @@ def test_a_task_that_waits_for_a_lock_of_its_process(tmp_path: Path) -> None:
         samples = recorded(
             cluster,
             tmp_path,
-            lambda client: client.gather(client.map(write, range(3), lock=lock, key="write")),
+            lambda client: client.gather(client.map(write, range(5), lock=lock, key="write")),
         )
     waiting = samples[samples.reason == "waiting"]
     assert set(waiting.activity) == {"lock", ""}  # one holds it, and sleeps

@@ -252,11 +252,18 @@ def holders(file: Path) -> set[int]:
         status = file.stat()
     except FileNotFoundError:
         return pids
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # the process has ended, or belongs to another user
-            if os.path.samestat(link.stat(), status):
-                pids.add(int(link.parts[2]))
+            if any(_is_same(link, status) for link in (process / "fd").iterdir()):
+                pids.add(int(process.name))
     return pids - {os.getpid()}
+
+
+def _is_same(link: Path, status: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(link.stat(), status)
+    except OSError:  # closed meanwhile
+        return False
 
 
 def end_holders(file: Path) -> bool:
