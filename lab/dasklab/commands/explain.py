@@ -45,7 +45,11 @@ class TraceFile(OutputFile):
 @click.argument("first", metavar="TRIAL|RUN", type=FOLDER)
 @click.argument("others", metavar="[TRIAL|RUN]...", nargs=-1, type=FOLDER)
 @click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
-@click.option("--why", is_flag=True, help="List the evidence of each clause: tasks, transfers, threads.")
+@click.option(
+    "--why",
+    is_flag=True,
+    help="List the evidence of each clause and of the advice: tasks, transfers, threads.",
+)
 @click.option("--memory", is_flag=True, help="List the peak memory of workers for each kind of task.")
 @click.option(
     "--all", "everything", is_flag=True, help="List all causes, operations, stages, rates and clocks."
@@ -74,7 +78,7 @@ def explain(
     dasklab explain RUN            the baseline, and what each other cell spends more
     dasklab explain RUN RUN        what each cell of the second run spends more than in the first
     dasklab explain RECORD         what `dasklab record` wrote: the whole, and a row per computation
-    dasklab explain RECORD --why   the sentence, and what each clause of it rests on
+    dasklab explain RECORD --why   the sentence, and what each clause of it, and the advice, rests on
     dasklab explain RECORD RECORD RECORD...   what varies between several records of one program
 
     A record can be compared and exported like a trial. RUN and RECORD may be packed: run.zip, and of a trial
@@ -153,7 +157,7 @@ def _print_json(trial: Explained, name: str, why: bool) -> None:
     from dasklab.breakdown.show.why import why as why_of
 
     if why:
-        _echo_json(documents.of_clauses(why_of(trial.median_repeat), name))
+        _echo_json(documents.of_clauses(why_of(trial.median_repeat, advice=trial.advice), name))
         return
     _echo_json(documents.of_trial(trial, name))
     for operation in trial.operations:
@@ -200,7 +204,7 @@ def _print_evidence(trial: Explained) -> None:
     """Print the sentences, and what each clause rests on; of several repeats that of middle length."""
     from dasklab.breakdown.show import why
 
-    clauses = why.why(trial.median_repeat)
+    clauses = why.why(trial.median_repeat, advice=trial.advice)
     _print_answer(trial, trial.trial.name)
     if len(trial.timed) > 1:
         print_prose(

@@ -63,7 +63,7 @@ class Explanation:
         Raises:
             LabError: the explanation has no such clause.
         """
-        return EvidenceTable(why.why(self.explained.median_repeat, clause))
+        return EvidenceTable(why.why(self.explained.median_repeat, clause, self.explained.advice))
 
     def _picture(self) -> str:
         """Draw what happened over time, if matplotlib is installed."""

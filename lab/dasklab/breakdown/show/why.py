@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dasklab.breakdown.answers.bottlenecks.grounds import Grounds, Item, of_network, of_path, of_threads
+from dasklab.breakdown.answers.advice.rules import Advice
+from dasklab.breakdown.answers.bottlenecks.grounds import (
+    Grounds,
+    Item,
+    of_network,
+    of_path,
+    of_tasks,
+    of_threads,
+)
 from dasklab.breakdown.answers.facts.activities import activities
 from dasklab.breakdown.answers.invariants import checked
+from dasklab.breakdown.model.causes import Cause
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.wording import LEAST_SHARE, MAX_SENTENCE_PARTS, Row, percent
 from dasklab.errors import LabError
@@ -16,18 +25,20 @@ STACKS = "what loops and tasks were doing"
 MAX_ITEMS_OF_A_CLAUSE = 8  # the rest is summed up
 
 
-def why(repeat: Repeat, clause: str = "") -> list[Grounds]:
-    """Return what the clauses of a repeat's explanation rest on: critical path, threads, network, stacks.
+def why(repeat: Repeat, clause: str = "", advice: Sequence[Advice] = ()) -> list[Grounds]:
+    """Return what a repeat's explanation rests on: critical path, threads, network, stacks, advice.
 
     Args:
         clause: a part of its words, such as "waiting for a lock"; empty for all clauses of the sentence.
+        advice: what the explanation advises.
 
     Raises:
         LabError: the explanation has no such clause.
     """
     breakdown, _ = checked(repeat)
     path, threads = list(of_path(repeat, breakdown.path)), list(of_threads(repeat, breakdown.threads))
-    others = [grounds for grounds in (of_network(repeat), of_stacks(repeat)) if grounds.items]
+    beside = (of_network(repeat), of_stacks(repeat), *of_advice(repeat, advice, (*path, *threads)))
+    others = [grounds for grounds in beside if grounds.items]
     if not clause:
         return [
             *(
@@ -63,6 +74,18 @@ def of_stacks(repeat: Repeat) -> Grounds:
         for some in activities(repeat)
     ]
     return Grounds(STACKS, (STACKS,), False, sum(item.seconds for item in items), 0.0, items)
+
+
+def of_advice(repeat: Repeat, advice: Sequence[Advice], clauses: Sequence[Grounds]) -> Iterator[Grounds]:
+    """Return what each piece of advice rests on: tasks, events, or clauses of the breakdown."""
+    for piece in advice:
+        symptom, rule = piece.symptom, piece.rule
+        titles = {(isinstance(part, Cause), part.title) for part in rule.rests_on}
+        parts = (item for some in clauses if (some.of_threads, some.clause) in titles for item in some.items)
+        items = [*symptom.events, *of_tasks(repeat, symptom.tasks), *parts]
+        seconds = sum(item.seconds for item in items)
+        title = f"advice: {rule.title}"
+        yield Grounds(title, (title, rule.title), False, seconds, 0.0, items)
 
 
 def rows(clauses: Sequence[Grounds]) -> Iterator[Row]:

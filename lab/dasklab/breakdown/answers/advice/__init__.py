@@ -50,6 +50,6 @@ MOST_LINES = 3
 
 def advise(measurements: Measurements) -> Sequence[Advice]:
     """Return at most three pieces of advice, those that would gain most first."""
-    pieces = [Advice(rule, *symptom) for rule in RULES if (symptom := rule.look(measurements))]
+    pieces = [Advice(rule, symptom) for rule in RULES if (symptom := rule.look(measurements))]
     worthwhile = [piece for piece in pieces if piece.seconds >= measurements.least_s]
     return sorted(worthwhile, key=lambda piece: -piece.seconds)[:MOST_LINES]

@@ -37,6 +37,7 @@ def _same_again(case: Measurements) -> Symptom | None:
         float(seconds.sum()) / case.concurrency,
         f"{kind} ran {runs:,} times for {counted(len(keys), 'key')} although no result was lost;"
         f" {counted(len(rows), 'repeated computation')} took {seconds.sum():.1f} thread-seconds",
+        rows,
     )
 
 
@@ -57,6 +58,7 @@ def _one_at_a_time(case: Measurements) -> Symptom | None:
         total_s / case.concurrency - total_s / threads,
         f"{counted(graphs, 'computation')} came one after another: the program waited for each result before"
         f" it asked for the next, so one of {threads} threads worked at a time",
+        np.arange(tasks),
     )
 
 

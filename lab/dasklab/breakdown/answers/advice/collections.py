@@ -16,7 +16,7 @@ from dasklab.breakdown.answers.advice.kinds import (
 )
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.advice.tasks import LEAST_SMALL, SMALL_TASK_S, small_tasks
-from dasklab.breakdown.model.causes import USER_CODE
+from dasklab.breakdown.model.causes import SCHEDULING, USER_CODE, WORKER_LAG
 
 MOST_OF_THEM, SOME_OF_THEM = 0.5, 0.1  # of the tasks
 SMALL = f"{LEAST_SMALL} tasks of less than {1e3 * SMALL_TASK_S:.0f} ms"
@@ -70,15 +70,15 @@ RULES = (
     ),
     AdviceRule(
         "shuffle by tasks", SMALL, "Use shuffle_method='p2p', or fewer partitions.",
-        pages.SHUFFLE, _task_shuffle,
+        pages.SHUFFLE, _task_shuffle, (SCHEDULING, WORKER_LAG),
     ),
     AdviceRule(
         "overlapping chunks", SMALL,
         "Use larger chunks: each one exchanges its borders with its neighbours.",
-        pages.CHUNK_SIZES, _overlap,
+        pages.CHUNK_SIZES, _overlap, (SCHEDULING, WORKER_LAG),
     ),
     AdviceRule(
         "files opened one by one", "", "Use open_mfdataset(..., parallel=True): workers open the files.",
-        pages.XARRAY_FILES, _files_one_by_one,
+        pages.XARRAY_FILES, _files_one_by_one, (USER_CODE,),
     ),
 )  # fmt: skip

@@ -11,7 +11,16 @@ from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.assign.transfers import LEAST_BYTES, SLOW_BYTES_PER_S, result_sizes
 from dasklab.breakdown.model.arrays import NONE, Codes, Mask
-from dasklab.breakdown.model.causes import CAUSES, GATHER, PLACEMENT, SCATTER, SERIALISE, Group
+from dasklab.breakdown.model.causes import (
+    BUSY_PEERS,
+    CAUSES,
+    CLIENT_DATA,
+    GATHER,
+    PLACEMENT,
+    SCATTER,
+    SERIALISE,
+    Group,
+)
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import CLIENT, Repeat
 from dasklab.records.recorder.layout import KEY_SEPARATOR
@@ -196,31 +205,31 @@ RULES = (
     AdviceRule(
         "results through the scheduler", "",
         "Reduce results on the workers first, or let tasks write them to storage.",
-        pages.LEAVE_DATA, _gather,
+        pages.LEAVE_DATA, _gather, (CLIENT_DATA,),
     ),
     AdviceRule(
         "results over a slow link", f"{SLOW_MBIT:.0f} Mbit/s",
         "Reduce results on the workers first, or run the client near the cluster.",
-        pages.LEAVE_DATA, _gather_by_slow_link,
+        pages.LEAVE_DATA, _gather_by_slow_link, (CLIENT_DATA,),
     ),
     AdviceRule(
         "unpickling at the client", f"{1e3 * SLOW_OBJECT_S:.0f} ms for each result",
         "Return arrays, data frames or plain values instead of objects that unpickle slowly.",
-        pages.SERIALIZATION, _unpickling,
+        pages.SERIALIZATION, _unpickling, (CLIENT_DATA,),
     ),
-    AdviceRule("scatter", "", "Let tasks load the data.", pages.LOAD_DATA, _scatter),
+    AdviceRule("scatter", "", "Let tasks load the data.", pages.LOAD_DATA, _scatter, (CLIENT_DATA,)),
     AdviceRule(
         "many scattered objects", counted(MANY_OBJECTS, "object"), "Scatter a few large ones.",
-        pages.SCATTER, _scatter_many,
+        pages.SCATTER, _scatter_many, (CLIENT_DATA,),
     ),
     AdviceRule(
         "avoidable transfers", "",
         "Keep together what is used together: larger chunks, or the same partitions.",
-        pages.LOCALITY, _placement,
+        pages.LOCALITY, _placement, (PLACEMENT,),
     ),
     AdviceRule(
         "slow serialising", f"{1e3 * SLOW_OBJECT_S:.0f} ms, and less than {SLOW_MBIT:.0f} Mbit/s",
         "Pass arrays or data frames between tasks instead of objects that pickle slowly.",
-        pages.SERIALIZATION, _serialising,
+        pages.SERIALIZATION, _serialising, (BUSY_PEERS,),
     ),
 )  # fmt: skip

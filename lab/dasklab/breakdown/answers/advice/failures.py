@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.facts.failures import Death, attempts_within, failed_kinds
+from dasklab.breakdown.answers.bottlenecks.grounds import Item
+from dasklab.breakdown.answers.facts.failures import Death, TaskAttempt, attempts_within, failed_kinds
 from dasklab.breakdown.model.causes import AGAIN
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.terminal import counted, enumerated
 
 SHORT_S = 0.05  # of computing again: less is not worth a word
@@ -39,7 +41,14 @@ def _attempts(case: Measurements) -> Symptom | None:
         min(repeat.makespan, max(total_s / case.concurrency, *of_key.values(), 0.0)),
         f"{counted(kinds[0].attempts, 'attempt')} of {kinds[0].kind} failed{error} and had to be repeated;"
         f" failed attempts took {total_s:.1f} thread-seconds",
+        events=[_failed_attempt(repeat, attempt) for attempt in attempts if attempt.kind in names],
     )
+
+
+def _failed_attempt(repeat: Repeat, attempt: TaskAttempt) -> Item:
+    stop_s = attempt.stop - repeat.start
+    start_s = stop_s - attempt.seconds
+    return Item("attempt", attempt.key, attempt.worker, "", start_s, stop_s, attempt.seconds)
 
 
 def _killed_for_memory(case: Measurements) -> Symptom | None:
@@ -63,14 +72,8 @@ def _lost_with(case: Measurements, deaths: Sequence[Death], how: str) -> Symptom
     """Sum up what was computed again, and the time for which threads were missing."""
     repeat = case.repeat
     dead = {death.worker for death in deaths}
-    missing_s = sum(
-        count * (repeat.stop - max(repeat.left[name], repeat.start))
-        for name, count in repeat.threads.items()
-        if name in dead and repeat.left.get(name, repeat.stop) < repeat.stop
-    )
-    away = repeat.evidence.away
-    for node, begin, end in zip(away.member.tolist(), away.start.tolist(), away.stop.tolist(), strict=True):
-        missing_s += repeat.threads[repeat.places.nodes[node]] * (end - begin)
+    absences = list(_absences(repeat, dead))
+    missing_s = sum(item.seconds for item in absences)
     again_s = max(case.thread_s(AGAIN), case.path_s(AGAIN))
     again = (
         f"results were computed again for {again_s:.1f} s {case.length}, and " if again_s > SHORT_S else ""
@@ -80,7 +83,29 @@ def _lost_with(case: Measurements, deaths: Sequence[Death], how: str) -> Symptom
     return Symptom(
         min(repeat.makespan, again_s + missing_s / max(1, case.threads)),
         f"{who} died{times}{how}: {again}threads were missing for {missing_s:.1f} thread-seconds",
+        events=absences or [_death(repeat, death) for death in deaths],
     )
+
+
+def _absences(repeat: Repeat, dead: Set[str]) -> Iterator[Item]:
+    """Yield for how long the threads of dead workers were missing, in thread-seconds."""
+    gone = [
+        (name, max(repeat.left[name], repeat.start), repeat.stop)
+        for name in repeat.threads
+        if name in dead and repeat.left.get(name, repeat.stop) < repeat.stop
+    ]
+    away = repeat.evidence.away
+    nodes = (repeat.places.nodes[node] for node in away.member.tolist())
+    for name, begin, end in [*gone, *zip(nodes, away.start.tolist(), away.stop.tolist(), strict=True)]:
+        count, start_s, stop_s = repeat.threads[name], begin - repeat.start, end - repeat.start
+        yield Item(
+            "worker", f"{counted(count, 'thread')} missing", name, "", start_s, stop_s, count * (end - begin)
+        )
+
+
+def _death(repeat: Repeat, death: Death) -> Item:
+    moment = death.time - repeat.start
+    return Item("worker", "died", death.worker, "", moment, moment, 0.0)
 
 
 RULES = (

@@ -71,10 +71,12 @@ def describe(case: Measurements, long: LongTasks) -> Symptom:
     idle = f"for {long.alone_s:.1f} s {case.length} a third of the threads or more had nothing to do"
     if len(rows) == 1:
         worker = case.repeat.places.nodes[case.repeat.tasks.worker[rows[0]]]
-        return Symptom(long.gain_s, f"One task, {kind}, took {seconds[0]:.1f} s on {worker}, and {idle}")
+        return Symptom(
+            long.gain_s, f"One task, {kind}, took {seconds[0]:.1f} s on {worker}, and {idle}", rows
+        )
     count, longest = len(case.repeat.tasks), float(seconds.max())
     return Symptom(
-        long.gain_s, f"{len(rows)} of {count:,} tasks took up to {longest:.1f} s ({kind}), and {idle}"
+        long.gain_s, f"{len(rows)} of {count:,} tasks took up to {longest:.1f} s ({kind}), and {idle}", rows
     )
 
 
@@ -162,11 +164,11 @@ RULES = (
     AdviceRule(
         "skew of data", f"x {SKEW:.0f} the mean of the others",
         "Spread the data evenly: more and equal partitions, or client.rebalance().",
-        pages.LOCALITY, _skew_of_data,
+        pages.LOCALITY, _skew_of_data, (QUEUE,),
     ),
     AdviceRule(
         "restricted tasks", f"x {SKEW:.0f} the mean of the others",
         "If they need not run there, let Dask choose: no workers= and no resources=, and work stealing on.",
-        pages.RESTRICTIONS, _restricted,
+        pages.RESTRICTIONS, _restricted, (QUEUE,),
     ),
 )  # fmt: skip

@@ -96,11 +96,11 @@ RULES = (
     AdviceRule(
         "slow link", f"{8 * SLOW_BYTES_PER_S / 1e6:.0f} Mbit/s, or {1e3 * SLOW_MESSAGE_S:.0f} ms",
         "Check that link: its speed, its losses, and what else uses it.",
-        pages.NONE, _slow_link,
+        pages.NONE, _slow_link, (LINK,),
     ),
     AdviceRule(
         "wrong network interface", f"x {FASTER:.0f} as fast",
         "Start the scheduler and the workers with --interface.",
-        pages.INTERFACES, _interface,
+        pages.INTERFACES, _interface, (LINK,),
     ),
 )  # fmt: skip

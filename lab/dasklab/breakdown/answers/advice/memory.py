@@ -74,20 +74,20 @@ def _queuing(case: Measurements) -> Symptom | None:
 RULES = (
     AdviceRule(
         "spilling", "", "Use smaller chunks, more workers or more memory.",
-        pages.MEMORY, _spilling,
+        pages.MEMORY, _spilling, (DISK,),
     ),
     AdviceRule(
         "paused workers", "", "Use smaller chunks, more workers or more memory.",
-        pages.MEMORY, _paused,
+        pages.MEMORY, _paused, (PAUSED,),
     ),
     AdviceRule(
         "unmanaged memory", "",
         "Look for what is no result of a task: global variables, caches, leaks, memory that libraries keep.",
-        pages.UNMANAGED, _unmanaged,
+        pages.UNMANAGED, _unmanaged, (PAUSED,),
     ),
     AdviceRule(
         "queuing is off", "worker-saturation inf",
         "Set distributed.scheduler.worker-saturation to 1.1.",
-        pages.QUEUING, _queuing,
+        pages.QUEUING, _queuing, (DISK, PAUSED),
     ),
 )  # fmt: skip

@@ -204,60 +204,60 @@ def _converting_s(case: Measurements, worker: str) -> float:
 RULES = (
     AdviceRule(
         "too few CPUs", "more threads than CPUs", "Use fewer threads or workers on that machine.",
-        pages.OVERSUBSCRIPTION, _cpu,
+        pages.OVERSUBSCRIPTION, _cpu, (CPU,),
     ),
     AdviceRule(
         "CPUs that something used", "",
         "Look at what used them: other programs on that machine, or more threads than it has CPUs.",
-        pages.OVERSUBSCRIPTION, _cpu_of_unknown,
+        pages.OVERSUBSCRIPTION, _cpu_of_unknown, (CPU,),
     ),
     AdviceRule(
         "CPUs that other programs use", f"{100 * OTHERS_SHARE:.0f} % of the cluster's own CPU time",
-        "End those programs, or use other machines.", pages.NONE, _cpu_of_others,
+        "End those programs, or use other machines.", pages.NONE, _cpu_of_others, (CPU,),
     ),
     AdviceRule(
         "threads of libraries", f"{LIBRARY_THREADS} threads for each task",
         "If a library starts them, set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 before"
         " the workers start; else let tasks start fewer.",
-        pages.OVERSUBSCRIPTION, _cpu_of_libraries,
+        pages.OVERSUBSCRIPTION, _cpu_of_libraries, (CPU,),
     ),
     AdviceRule(
         "interpreter", "2 threads", "Use more worker processes with fewer threads each.",
-        pages.THREADS_OR_PROCESSES, _interpreter,
+        pages.THREADS_OR_PROCESSES, _interpreter, (GIL,),
     ),
     AdviceRule(
         "garbage collection", "", "Make fewer small Python objects in tasks: use arrays or data frames.",
-        pages.GARBAGE, _garbage,
+        pages.GARBAGE, _garbage, (COLLECTION,),
     ),
     AdviceRule(
         "garbage collection of the scheduler", f"{MANY_TASKS} tasks",
         "Give it fewer objects: larger chunks or partitions, so that there are fewer tasks.",
-        pages.LARGE_GRAPHS, _garbage_of_scheduler,
+        pages.LARGE_GRAPHS, _garbage_of_scheduler, (COLLECTION,),
     ),
     AdviceRule(
         "tasks that block the event loop", f"{BLOCKED_S} s at a time",
         "If they keep the interpreter: libraries that release it, or more processes with fewer threads.",
-        pages.THREADS_OR_PROCESSES, _held_by_tasks,
+        pages.THREADS_OR_PROCESSES, _held_by_tasks, (WORKER_LAG,),
     ),
     AdviceRule(
         "slow unpickling", f"{BLOCKED_S} s at a time",
         "Pass arrays or data frames between tasks instead of objects that unpickle slowly.",
-        pages.SERIALIZATION, _blocked_by_unpickling,
+        pages.SERIALIZATION, _blocked_by_unpickling, (WORKER_LAG,),
     ),
     AdviceRule(
         "imports in the event loop", f"{BLOCKED_S} s at a time",
         "Import it when workers start, in a preload script or a plugin, and from a local disk.",
-        pages.INITIALIZATION, _blocked_by_import,
+        pages.INITIALIZATION, _blocked_by_import, (WORKER_LAG,),
     ),
     AdviceRule(
         "slow __sizeof__", f"{BLOCKED_S} s at a time",
         "Give the class a __sizeof__ that takes no time, or register one with dask.sizeof.sizeof.",
-        pages.NONE, _blocked_by_sizeof,
+        pages.NONE, _blocked_by_sizeof, (WORKER_LAG,),
     ),
     AdviceRule(
         "blocked event loops", f"{BLOCKED_S} s at a time",
         "Something ran in the event loop itself: client.run, a plugin, an import or __sizeof__ of what a task"
         " brings. Do it in tasks, or beforehand.",
-        pages.NONE, _blocked_otherwise,
+        pages.NONE, _blocked_otherwise, (WORKER_LAG,),
     ),
 )  # fmt: skip

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
+from dasklab.breakdown.answers.bottlenecks.grounds import Item
 from dasklab.breakdown.answers.facts.activities import SampledActivity, activities
 from dasklab.breakdown.answers.facts.facts import Facts
 from dasklab.breakdown.answers.summary import Summary
-from dasklab.breakdown.model.arrays import Floats, Mask
+from dasklab.breakdown.model.arrays import Codes, Floats, Mask
 from dasklab.breakdown.model.causes import STARVED, Bottleneck, Cause
 from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
 from dasklab.breakdown.model.step_function import StepFunction
@@ -21,11 +21,21 @@ LEAST_SHARE, LEAST_S = 0.1, 0.1  # of the repeat: what is about less is not wort
 NEARLY_ALL = 0.8  # of the seconds of a bottleneck
 
 
-class Symptom(NamedTuple):
-    """The seconds of a repeat that would be gained at most, and a sentence with the figures."""
+@dataclass(frozen=True)
+class Symptom:
+    """What a rule has noticed.
+
+    Attributes:
+        seconds: of the repeat, that would be gained at most.
+        sentence: says it, with the figures.
+        tasks: rows of the tasks that it is about; empty if it is about causes, which the rule names.
+        events: what happened to processes or tasks, where that is the evidence.
+    """
 
     seconds: float
     sentence: str
+    tasks: Codes = field(default_factory=lambda: np.zeros(0, np.int64))
+    events: Sequence[Item] = ()
 
 
 def process(place: str) -> str:
@@ -140,6 +150,8 @@ class AdviceRule:
         threshold: from where on; every rule needs ``LEAST_SHARE`` of the repeat, too.
         remedy: what to do.
         page: where the documentation says how; empty if it does not.
+        rests_on: bottlenecks of the critical path and causes of threads that are its evidence; none if a
+            symptom names tasks or events.
     """
 
     title: str
@@ -147,19 +159,25 @@ class AdviceRule:
     remedy: str
     page: str
     look: Callable[[Measurements], Symptom | None]
+    rests_on: Sequence[Bottleneck | Cause] = ()
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A rule that applies to a repeat, and why.
-
-    Attributes:
-        seconds: what following it would gain at most.
-    """
+    """A rule that applies to a repeat, and why."""
 
     rule: AdviceRule
-    seconds: float
-    sentence: str
+    symptom: Symptom
+
+    @property
+    def seconds(self) -> float:
+        """What following it would gain at most."""
+        return self.symptom.seconds
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, with the figures."""
+        return self.symptom.sentence
 
     def fields(self) -> dict[str, str | float]:
         """Return all of it for programs."""

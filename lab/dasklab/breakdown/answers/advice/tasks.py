@@ -17,8 +17,10 @@ from dasklab.breakdown.model.causes import (
     LOOP,
     MESSAGE,
     PLAN,
+    SCHEDULING,
     TIMER,
     UPLOAD,
+    WORKER_LAG,
 )
 from dasklab.terminal import data_size
 
@@ -92,24 +94,24 @@ RULES = (
     AdviceRule(
         "large graphs", f"{GRAPH_BYTES / 1e6:.0f} MB",
         "Load data in tasks, or scatter it once, instead of passing it as an argument.",
-        pages.LOAD_DATA, _large_graphs,
+        pages.LOAD_DATA, _large_graphs, (GRAPHS,),
     ),
     AdviceRule(
         "many tasks", f"{GRAPH_TASKS:,} tasks", "Use larger chunks or partitions.",
-        pages.LARGE_GRAPHS, _many_tasks,
+        pages.LARGE_GRAPHS, _many_tasks, (GRAPHS,),
     ),
     AdviceRule(
         "small tasks", f"{LEAST_SMALL} tasks of less than {1e3 * SMALL_TASK_S:.0f} ms",
         "Do more in each task: larger chunks, or batches of items.",
-        pages.LARGER_TASKS, _small_tasks,
+        pages.LARGER_TASKS, _small_tasks, (SCHEDULING, WORKER_LAG),
     ),
     AdviceRule(
         "locks", "", "Hold it for a shorter time, or do without it.",
-        pages.PRIMITIVES, _lock,
+        pages.PRIMITIVES, _lock, (LOCK, HOLDING),
     ),
     AdviceRule(
         "events, queues and variables", "",
         "Submit those tasks when what they wait for is there, or let them call secede() first.",
-        pages.TASKS_FROM_TASKS, _event,
+        pages.TASKS_FROM_TASKS, _event, (LOCK,),
     ),
 )  # fmt: skip

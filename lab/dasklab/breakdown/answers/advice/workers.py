@@ -8,8 +8,8 @@ import pandas as pd
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds, unhindered_seconds
-from dasklab.breakdown.model.arrays import Codes, Floats
-from dasklab.breakdown.model.causes import EXTERNAL, NO_WORKER
+from dasklab.breakdown.model.arrays import Codes, Floats, Mask
+from dasklab.breakdown.model.causes import EXTERNAL, MISSING_WORKERS, NO_WORKER
 from dasklab.breakdown.model.repeat import Repeat
 
 MUCH_STARVED = 0.25  # of the time of a worker's tasks, in which its threads waited for a CPU
@@ -50,6 +50,7 @@ def _slow_worker(case: Measurements) -> Symptom | None:
         min(float(beyond_s[node]) / repeat.threads[name], repeat.makespan * (1 - 1 / ratio)),
         f"Tasks on {name} took x {ratio:.1f} as long as those of the same kinds on other workers (median of"
         f" {np.count_nonzero(own):,}), {beyond_s[node]:.1f} thread-seconds more in all",
+        np.flatnonzero(own),
     )
 
 
@@ -83,10 +84,11 @@ def _first_tasks(case: Measurements) -> Symptom | None:
         float(slow.max()),
         f"The first {name} on each worker took {least[code]:.2g} s or more, later ones"
         f" {usual['median'][code]:.2g} s (median of {usual['count'][code]:,})",
+        np.flatnonzero(some & is_first & (repeat.prefix == code)),
     )
 
 
-def _is_first(repeat: Repeat) -> Floats:
+def _is_first(repeat: Repeat) -> Mask:
     """Return for each task whether it began before any of its kind had ended on its worker."""
     tasks = repeat.tasks
     group = pd.Series(tasks.stop).groupby([repeat.prefix, tasks.worker])
@@ -109,6 +111,7 @@ def _process_lock(case: Measurements) -> Symptom | None:
             taken_s * others,
             f"Tasks of {lock.kind} waited for a lock of their process{name}, in {lock.agree} of"
             f" {lock.samples} samples",
+            np.flatnonzero(of_kind),
         )
     if not len(tasks) or not len(repeat.evidence.shares.idle):
         return None
@@ -129,6 +132,7 @@ def _process_lock(case: Measurements) -> Symptom | None:
         f"Tasks of {repeat.prefixes[tasks.key[rows[0]]]} that began together on a worker ended one after"
         f" another and used no CPU meanwhile ({waited_s[kind]:.1f} thread-seconds), as they do with a lock of"
         " the process",
+        rows,
     )
 
 
@@ -152,7 +156,7 @@ RULES = (
         "no worker yet", "",
         "Start the workers before (client.wait_for_workers), or let the cluster keep some:"
         " adapt(minimum=...).",
-        pages.ADAPTIVE, _no_worker,
+        pages.ADAPTIVE, _no_worker, (MISSING_WORKERS,),
     ),
     AdviceRule(
         "a slow worker", f"x {SLOWER} the others, {LEAST_ALIKE} tasks",

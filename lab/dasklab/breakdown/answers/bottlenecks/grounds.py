@@ -15,7 +15,7 @@ from dasklab.breakdown.answers.bottlenecks.bottlenecks import attributions
 from dasklab.breakdown.assign.client_time import ClientTime
 from dasklab.breakdown.assign.timeline import explain_after, explain_before
 from dasklab.breakdown.assign.transfers import fetch_stages, on_client_link
-from dasklab.breakdown.model.arrays import NONE, Floats, Mask
+from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
 from dasklab.breakdown.model.causes import (
     ACTOR,
     ANSWER,
@@ -60,8 +60,8 @@ class Item:
     """Something that a clause rests on, and how many of the clause's seconds.
 
     Attributes:
-        kind: task, transfer, message, graph, call, pause, queue, thread, client, cluster, actor, samples
-            or unknown.
+        kind: task, attempt, transfer, message, graph, call, pause, queue, thread, client, cluster, worker,
+            actor, samples or unknown.
         name: a task's key, or what it is.
         thread: which of the worker's threads ran it, from 1 on; empty if no thread did.
         start_s, stop_s: its first and its last moment in the clause, since the start of the run.
@@ -179,6 +179,25 @@ def of_network(repeat: Repeat) -> Grounds:
     ]
     items.sort(key=lambda item: -item.seconds)
     return Grounds(NETWORK, (NETWORK,), False, sum(item.seconds for item in items), 0.0, items)
+
+
+def of_tasks(repeat: Repeat, rows: Codes) -> list[Item]:
+    """Return an item for each of some tasks, the longest first."""
+    tasks, lanes = repeat.tasks, repeat.thread_rows[0]
+    order = rows[np.argsort(tasks.start[rows] - tasks.stop[rows], kind="stable")]
+    start, stop = tasks.start[order] - repeat.start, tasks.stop[order] - repeat.start
+    return [
+        Item(
+            "task",
+            repeat.keys[tasks.key[row]],
+            repeat.places.name(int(tasks.worker[row])),
+            _thread_number(repeat, int(lanes[row])),
+            start_s,
+            stop_s,
+            stop_s - start_s,
+        )
+        for row, start_s, stop_s in zip(order.tolist(), start.tolist(), stop.tolist(), strict=True)
+    ]
 
 
 def _by_place(repeat: Repeat, kind: str, name: str, intervals: Intervals, cause: Cause) -> Iterator[Item]:

@@ -323,6 +323,19 @@ def test_a_rule_speaks_above_the_threshold_and_is_silent_below(title: str) -> No
         assert title not in titles(example.measurements(seconds=0.9))
 
 
+@pytest.mark.parametrize("title", EXAMPLES)
+def test_a_rule_names_its_evidence(title: str) -> None:
+    """Tasks, events, or the part of the breakdown that the example's seconds are in."""
+    example = EXAMPLES[title]
+    pieces = {piece.rule.title: piece for piece in advise(example.measurements())}
+    rule, symptom = pieces[title].rule, pieces[title].symptom
+    assert bool(len(symptom.tasks) or symptom.events) != bool(rule.rests_on)
+    if example.bottleneck and rule.rests_on:
+        assert example.bottleneck[0] in rule.rests_on
+    elif example.cause and rule.rests_on:
+        assert {example.cause, example.cause.bottleneck} & set(rule.rests_on)
+
+
 def below(title: str, **changes: object) -> Measurements:
     return replace(EXAMPLES[title], **changes).measurements()
 

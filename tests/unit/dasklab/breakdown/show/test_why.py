@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 from tests.unit.dasklab.breakdown.timelines import Row, by_hand, make_repeat, random_repeat, task
 
 RECORDS = Path(__file__).parents[4] / "data" / "records"
+UNEXPLAINED = {"closed", "running", "submit_without_result"}  # none of their tasks had ended
+WITH_TASKS = sorted({folder.name for folder in RECORDS.iterdir() if folder.is_dir()} - UNEXPLAINED)
 ONE = {"worker-1": 1}
 GRAPH = {"begin_s": 0.0, "sent_s": 1.0, "received_s": 2.0, "materialise_s": 1.0, "order_s": 0.0,
          "state_s": 0.0, "tasks": 5, "nbytes": 1e9}  # fmt: skip
@@ -165,6 +167,24 @@ def test_evidence_of_a_record_is_a_table(name: str) -> None:
     result = CliRunner().invoke(main, ["explain", str(folder), "--why", "--json"])
     first = json.loads(result.output)["why"][0]
     assert (first["clause"], len(first["rests_on"])) == (clauses[0].clause, len(clauses[0].items))
+
+
+@pytest.mark.parametrize("name", WITH_TASKS)
+def test_advice_rests_on_something_as_long_as_its_gain(name: str) -> None:
+    explained = explain(Trial(RECORDS / name))
+    (repeat,) = explained.timed
+    for piece in explained.advice:
+        (grounds,) = why.why(repeat, f"advice: {piece.rule.title}", explained.advice)
+        adds_up([grounds], repeat)
+        assert grounds.seconds >= piece.seconds - 0.1, piece
+
+
+def test_advice_about_failed_attempts_lists_them() -> None:
+    explained = explain(Trial(RECORDS / "retries"))
+    (grounds,) = why.why(explained.timed[0], "failed attempts", explained.advice)
+    (piece,) = [piece for piece in explained.advice if piece.rule.title == "failed attempts"]
+    assert {item.kind for item in grounds.items} == {"attempt"}
+    assert str(len(grounds.items)) in piece.sentence
 
 
 def test_notebook_shows_one_clause() -> None:
