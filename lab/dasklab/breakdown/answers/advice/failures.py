@@ -89,14 +89,14 @@ def _lost_with(case: Measurements, deaths: Sequence[Death], how: str) -> Symptom
 
 def _absences(repeat: Repeat, dead: Set[str]) -> Iterator[Item]:
     """Yield for how long the threads of dead workers were missing, in thread-seconds."""
-    gone = [
+    to_the_end = [
         (name, max(repeat.left[name], repeat.start), repeat.stop)
         for name in repeat.threads
         if name in dead and repeat.left.get(name, repeat.stop) < repeat.stop
     ]
     away = repeat.evidence.away
     nodes = (repeat.places.nodes[node] for node in away.member.tolist())
-    for name, begin, end in [*gone, *zip(nodes, away.start.tolist(), away.stop.tolist(), strict=True)]:
+    for name, begin, end in [*to_the_end, *zip(nodes, away.start.tolist(), away.stop.tolist(), strict=True)]:
         count, start_s, stop_s = repeat.threads[name], begin - repeat.start, end - repeat.start
         yield Item(
             "worker", f"{counted(count, 'thread')} missing", name, "", start_s, stop_s, count * (end - begin)
