@@ -1,15 +1,16 @@
 """Validate what-ifs of records: record programs in one cluster, predict others, and measure those.
 
     python benchmarks/record_predictions.py measure FOLDER     # as root; needs iproute2 and /dev/net/tun
+    python benchmarks/record_predictions.py measure FOLDER --only "20 ms" --only "12 workers"
     python benchmarks/record_predictions.py predict FOLDER LOOK [--seeds N]
     python benchmarks/record_predictions.py compare FOLDER LOOK [--keep]
 
-``measure`` starts a cluster in network namespaces for each of ``SETTINGS`` and runs the programs of
-record_programs.py there; in the first one it records them. ``predict`` predicts each program under each
-other setting from its record alone, as `dasklab whatif` does, with seeds 0 to N - 1, and with the list
-scheduler of list_scheduler.py. ``compare`` prints a row per cell. All go on where they stopped: what is in
-FOLDER is neither measured nor predicted again. A LOOK is the name of a set of predictions, so that those of
-an earlier state of the code stay.
+``measure`` starts a cluster in network namespaces for each of ``SETTINGS`` (or for the first one and those
+that ``--only`` names) and runs the programs of record_programs.py there; in the first one it records them.
+``predict`` predicts each program under each other setting from its record alone, as `dasklab whatif` does,
+with seeds 0 to N - 1, and with the list scheduler of list_scheduler.py. ``compare`` prints a row per cell.
+All go on where they stopped: what is in FOLDER is neither measured nor predicted again. A LOOK is the name of
+a set of predictions, so that those of an earlier state of the code stay.
 
     measured s     mean of two runs
     predicted s    mean over seeds, and the interval that `dasklab whatif` printed
@@ -75,6 +76,7 @@ SETTINGS = {
     "10 workers": Setting(workers=10),
     "40 Mbit/s": Setting(rate_mbit=40),
     "20 ms": Setting(rtt_ms=20),
+    "12 workers": Setting(workers=12),
 }
 
 
@@ -140,11 +142,11 @@ class SlowCluster(Cluster):
             sh("ip", "-n", self.namespace(node), *arguments)
 
 
-def measure(folder: Path) -> None:
-    """Run all programs under all settings that are not measured yet."""
+def measure(folder: Path, only: list[str]) -> None:
+    """Run all programs in the first setting and in those of ``only`` that are not measured yet."""
     for name, setting in SETTINGS.items():
         results = folder / f"{file_name(name)}.json"
-        if results.exists():
+        if results.exists() or name not in ("recorded", *only):
             continue
         out = folder / "nodes"
         out.mkdir(parents=True, exist_ok=True)
@@ -357,11 +359,12 @@ def main() -> None:
     parser.add_argument("verb", choices=("measure", "predict", "compare"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("look", nargs="?", default="first", help="name of a set of predictions")
+    parser.add_argument("--only", action="append", choices=[*SETTINGS], help="measure in this one")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="simulations of each cell")
     parser.add_argument("--keep", action="store_true", help="store the cases and the table in the project")
     args = parser.parse_args()
     if args.verb == "measure":
-        measure(args.folder)
+        measure(args.folder, args.only or [*SETTINGS])
     elif args.verb == "predict":
         with simulations_on(None):
             predict(args.folder, args.look, args.seeds)

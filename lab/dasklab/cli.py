@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "Use its hosts": ("ssh", "tc", "capture", "top", "dashboard"),
     "Run experiments": ("baseline", "run", "reproduce"),
     "Read results": ("results", "report", "history"),
-    "Explain and predict": ("record", "explain", "check", "whatif", "sensitivity"),
+    "Explain and predict": ("record", "explain", "check", "whatif", "sensitivity", "twin"),
     "Use other programs": ("wire", "minipve"),
 }
 """Title in the help -> the commands below it."""

@@ -212,8 +212,10 @@ def _print_rows(rows: list[RunSummary]) -> None:
 
 def _print_notes(changed: Scenario, calibration: Calibration, outside: list[str], unknown: list[str]) -> None:
     """Print what a reader has to know about the simulation."""
-    if outside:
-        print_prose(f"Outside of what was validated, so trust it less: {'; '.join(outside)}.")
+    from dasklab.predict.validation import outside_note
+
+    for note in outside_note(outside):
+        print_prose(note)
     if changed.cores:
         print_prose(f"All machines share {changed.cores:.2g} cores; --set cores_each=N gives each its own.")
     queue_kb, origin = calibration.queue_bytes / 1e3, calibration.queue_origin.capitalize()

@@ -157,7 +157,7 @@ def scenario(work: RecordedWork, calibration: Calibration, changes: dict[str, An
     waiting = core_waits(calibration, simulation)
     return Scenario(
         **shared_fields(calibration, simulation, workers, rates, links),
-        workload=_with_works(work.client_program.program, calibration, waiting, simulation.worker_speed),
+        workload=with_works(work.client_program.program, calibration, waiting, simulation.worker_speed),
         threads=simulation.threads or calibration.threads,
         repeats=1,
         warmups=0,
@@ -285,7 +285,7 @@ def _samples(program: Program, frames: Frames) -> dict[str, TaskSamples]:
     }
 
 
-def _with_works(
+def with_works(
     program: Program, calibration: Calibration, waiting: CoreWaits, worker_speed: float
 ) -> Program:
     """Return the program with seconds of a core and of waiting, as the requested cores make them."""

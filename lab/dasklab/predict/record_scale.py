@@ -26,8 +26,9 @@ from dasklab.predict import record
 from dasklab.predict.ideal_schedule import CLIENT, GRAPHS, IdealSchedule, schedule
 from dasklab.predict.prediction import RunSummary
 from dasklab.predict.record_memory import held_data
-from dasklab.predict.record_simulations import Changes, RecordSimulations, outside_note
+from dasklab.predict.record_simulations import Changes, RecordSimulations
 from dasklab.predict.sensitivity import mean_run_s
+from dasklab.predict.validation import outside_note
 from dasklab.results.run import Trial, open_trial
 from dasklab.sim.program import Program
 from dasklab.terminal import duration

@@ -100,9 +100,3 @@ class RecordSimulations:
                 f" its simulation without a change takes {self.unchanged.mean_s:.2f} s ({self.error:+.0%})",
                 "something that is not simulated made the difference; dasklab explain shows what",
             )
-
-
-def outside_note(outside: Iterable[str]) -> list[str]:
-    """Say what lies outside of what was validated, if anything does."""
-    names = "; ".join(outside)
-    return [f"Outside of what was validated, so trust it less: {names}."] if names else []

@@ -14,7 +14,8 @@ from dasklab.model.files import Outcome
 from dasklab.model.forms.number_format import format_fixed
 from dasklab.predict import record
 from dasklab.predict.prediction import RunSummary, summarize
-from dasklab.predict.record_simulations import RecordSimulations, outside_note
+from dasklab.predict.record_simulations import RecordSimulations
+from dasklab.predict.validation import outside_note
 from dasklab.results.run import Trial, open_trial
 
 HEAD = ("what", "simulations", "mean", "90 % of the simulations", "may be", "moved between workers")

@@ -8,7 +8,7 @@ and a scenario that is unlike all validated cases is reported as such.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -123,6 +123,12 @@ class ValidatedRecords(Validated):
         """The error that 90 % of the cases stayed below, as a factor less 1: too long or too short."""
         factors = [abs(math.log1p(case.error)) for case in self.cases]
         return math.expm1(float(np.percentile(factors, 100 - 2 * TAIL_PCT))) if factors else 0.0
+
+
+def outside_note(outside: Iterable[str]) -> list[str]:
+    """Say what lies outside of what was validated, if anything does."""
+    names = "; ".join(outside)
+    return [f"Outside of what was validated, so trust it less: {names}."] if names else []
 
 
 def replace_block(markdown: str, script: str, text: str) -> str:
