@@ -150,19 +150,36 @@ def print_prose(text: str) -> None:
 
     Elsewhere each paragraph is one line.
     """
+    click.echo(prose(text))
+
+
+def prose(text: str) -> str:
+    """Return sentences as standard output takes them: see `print_prose`."""
     width = console(sys.stdout).width
-    for paragraph in text.split("\n"):
-        indent = " " * (len(paragraph) - len(paragraph.lstrip(" -")))
-        click.echo(
-            textwrap.fill(
-                paragraph, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-            )
-        )
+    return "\n".join(
+        wrapped(paragraph, width, " " * (len(paragraph) - len(paragraph.lstrip(" -"))))
+        for paragraph in text.split("\n")
+    )
+
+
+def wrapped(text: str, width: int, indent: str) -> str:
+    """Return one paragraph wrapped between words; lines after the first begin with ``indent``."""
+    return textwrap.fill(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def print_table(heads: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> None:
     """Print a table. A terminal folds long cells; elsewhere each row is one line. Nothing is cut off."""
     console(sys.stdout).print(make_table(heads, rows, title))
+
+
+def table_text(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table as standard output takes it: see `print_table`."""
+    to = console(sys.stdout)
+    with to.capture() as captured:
+        to.print(make_table(heads, rows))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def make_table(

@@ -47,14 +47,14 @@ def check(
     allow_different_work: bool,
     as_json: bool,
 ) -> None:
-    """CheckedRecords whether new records are slower than old ones of the same work.
+    """Check whether new records are slower than old ones of the same work.
 
     Exit status: 0 not slower, 1 slower, 2 wrong arguments, 3 a record is damaged or unreadable, 4 cannot
     decide: a record was cut off or is given twice, the work differs, or the lengths vary too much. Several
     records on each side are needed: from single records nobody can tell a change from chance.
 
     \b
-    dasklab check new-1/ new-2/ new-3/ --against old-1/ --against old-2/ --slower 10%
+    dasklab check new-1/ new-2/ --against old-1/ --against old-2/ --slower 10%
     """
     from dasklab.breakdown.show.explain import explain
     from dasklab.comparison import check as checking

@@ -17,7 +17,7 @@ from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.variables import open_lab
 from dasklab.paths import cache, results
-from dasklab.terminal import counted
+from dasklab.terminal import console, counted, print_prose, wrapped
 
 if TYPE_CHECKING:
     from dasklab.machines.endpoint.preflight import Finding
@@ -53,7 +53,7 @@ def doctor(as_json: bool, inventory: Path) -> None:
     if problems:
         click.echo(f"\n{counted(problems, 'problem')}. Fix them as described above, then: dasklab doctor")
         sys.exit(1)
-    click.echo(f"\nNothing is missing. {_next_step(lab, is_up)}")
+    print_prose(f"\nNothing is missing. {_next_step(lab, is_up)}")
 
 
 def _local_findings(checked: local_host.HostCheck | None, is_up: bool) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def _print(finding: Finding) -> None:
     mark, colour = (
         ("FAIL", "red") if not finding.ok else ("note", None) if finding.is_note else ("ok  ", "green")
     )
-    click.secho(f"{mark}  {finding.text}", fg=colour)
+    click.secho(wrapped(f"{mark}  {finding.text}", console(sys.stdout).width, INDENT), fg=colour)
     for line in finding.fix:
         click.echo(f"{INDENT}{line}")
 

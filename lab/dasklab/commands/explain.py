@@ -73,13 +73,14 @@ def explain(
     """Break down the time of every worker thread by cause.
 
     \b
-    dasklab explain TRIAL          sentences, the largest causes; a picture into the trial's folder
-    dasklab explain TRIAL TRIAL    what the second trial spends more than the first, and where
-    dasklab explain RUN            the baseline, and what each other cell spends more
-    dasklab explain RUN RUN        what each cell of the second run spends more than in the first
-    dasklab explain RECORD         what `dasklab record` wrote: the whole, and a row per computation
-    dasklab explain RECORD --why   the sentence, and what each clause of it, and the advice, rests on
-    dasklab explain RECORD RECORD RECORD...   what varies between several records of one program
+    dasklab explain TRIAL         sentences, causes; a picture into its folder
+    dasklab explain TRIAL TRIAL   what the second spends more, and where
+    dasklab explain RUN           the baseline, and what other cells spend more
+    dasklab explain RUN RUN       what the cells of the second run spend more
+    dasklab explain RECORD        the whole, and a row per computation
+    dasklab explain RECORD --why  what each clause and the advice rest on
+    dasklab explain RECORD RECORD RECORD...
+                                  what varies between records of one program
 
     A record can be compared and exported like a trial. RUN and RECORD may be packed: run.zip, and of a trial
     in it run.zip/1-01-baseline.

@@ -20,9 +20,10 @@ def history(context: click.Context, root: Path, as_json: bool) -> None:
     """Keep selected results per version of Dask, and report regressions.
 
     \b
-    dasklab history                      each benchmark from version to version, with intervals
-    dasklab history add RUN...           add the valid samples of these runs
-    dasklab history publish DIRECTORY    write files that `asv publish` turns into pages
+    dasklab history                    each benchmark from version to version
+    dasklab history add RUN...         add the valid samples of these runs
+    dasklab history publish DIRECTORY  write files that `asv publish` turns into
+                                       pages
     """
     context.obj = root / HISTORY_FILE
     if context.invoked_subcommand is None:

@@ -27,9 +27,10 @@ def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None
     each of them is a section. It may also be a packed run.
 
     \b
-    dasklab report RUN                             the folder report/ in the run
-    dasklab report OLD NEW -o compared/            two runs side by side
-    dasklab report RUN --single-file report.html   the first page alone, without links to other files
+    dasklab report RUN                            the folder report/ in the run
+    dasklab report OLD NEW -o compared/           two runs side by side
+    dasklab report RUN --single-file report.html  the first page alone, without
+                                                  links to other files
     """
     if output and single_file:
         raise click.UsageError("--single-file writes no folder; leave --output out")

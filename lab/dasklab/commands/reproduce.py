@@ -44,8 +44,9 @@ def reproduce(
     A simulation must give the same digits again; a measurement must agree within the noise.
 
     \b
-    dasklab reproduce RUN fault=kill               in the lab or simulated, as RUN was
-    dasklab reproduce RUN fault=kill --simulate    simulate a measured cell with the costs measured in RUN
+    dasklab reproduce RUN fault=kill             as RUN was: in the lab or simulated
+    dasklab reproduce RUN fault=kill --simulate  simulate a measured cell with the
+                                                 costs measured in RUN
     """
     from dasklab.console.trials.outcome import exit_status
     from dasklab.results.run import open_run

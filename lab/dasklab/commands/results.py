@@ -23,11 +23,13 @@ def results(context: click.Context, root: Path, as_json: bool) -> None:
     """List, show, compare, export and pack runs; list records.
 
     \b
-    dasklab results                      all runs, and all records of clusters
-    dasklab results show RUN             its cells compared with the baseline
-    dasklab results compare OLD NEW      the same cells of two runs
-    dasklab results export RUN a.csv     the tidy table, a row per sample (.csv or .parquet)
-    dasklab results pack RUN             one file that these commands, report and explain open
+    dasklab results                   all runs, and all records of clusters
+    dasklab results show RUN          its cells compared with the baseline
+    dasklab results compare OLD NEW   the same cells of two runs
+    dasklab results export RUN a.csv  the tidy table, a row per sample (.csv or
+                                      .parquet)
+    dasklab results pack RUN          one file that these commands, report and
+                                      explain open
     """
     if context.invoked_subcommand is None:
         from dasklab.console import tables

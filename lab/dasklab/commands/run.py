@@ -101,15 +101,21 @@ def run(
     stay, failed trials are run again.
 
     \b
-    dasklab run                                   list the experiments
-    dasklab run delay_worker --quick --dry-run    print the trials and the estimated time
+    dasklab run                           list the experiments
+    dasklab run delay_worker --quick --dry-run
+                                          print the trials and the estimated time
     dasklab run delay_worker --quick
     dasklab run results/delay_worker/20260101T120000Z
-    dasklab run results/delay_worker/20260101T120000Z --again      its invalid trials, too
-    dasklab run results/delay_worker/20260101T120000Z --blocks 6   more blocks, narrower intervals
-    dasklab run delay_worker --until 10%          as many blocks as this precision takes
-    dasklab run delay_worker --only delay_ms=50   one cell
-    dasklab run delay_worker --simulate --from RUN    simulated, with the costs measured in RUN
+    dasklab run results/delay_worker/20260101T120000Z --again
+                                          its invalid trials, too
+    dasklab run results/delay_worker/20260101T120000Z --blocks 6
+                                          more blocks, narrower intervals
+    dasklab run delay_worker --until 10%  as many blocks as this precision takes
+    dasklab run delay_worker --only delay_ms=50
+                                          one cell alone, in every block
+    dasklab run delay_worker --simulate --from RUN
+                                          simulated, with the costs measured in
+                                          RUN
     """
     place = Path(what or "").absolute()
     if what is None:

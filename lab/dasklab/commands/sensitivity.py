@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import click
 from dasklab.console.options import SEEDS, on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.picture import save_picture
+from dasklab.console.simulating import simulating
 from dasklab.console.trust import require_trust, trust_option
 from dasklab.terminal import print_prose, print_table
 
@@ -55,19 +55,14 @@ def sensitivity(path: Path, seeds: int, address: str | None, trusted: bool, as_j
 
     run = open_run(path)
     is_record = not run.is_experiment and run.single.is_record
-    number = count(1)
-
-    def report(outcome: Outcome) -> None:
-        click.echo(f"  simulated {next(number)}: {outcome.cpu_s:.1f} s of CPU", err=True)
-
-    with simulations_on(address):
+    with simulations_on(address), simulating() as progress:
         if is_record:
             stored, measured = run.single, dict[str, dict[float, list[TrialTime]]]()
-            work = _record_work(stored, seeds, report)
+            work = _record_work(stored, seeds, progress.report)
         else:
             stored, measured, work = _trial_work(run, path, seeds, trusted=trusted)
-        click.echo(f"{seeds} x {len(changes(work))} simulations", err=True)
-        sensitivities = analyze(work, measured, report)
+        progress.expect(seeds * len(changes(work)))
+        sensitivities = analyze(work, measured, progress.report)
     if as_json:
         click.echo(json.dumps(asdict(sensitivities) | {"knee_mbit": sensitivities.knee_mbit}))
         return

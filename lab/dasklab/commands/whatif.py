@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from importlib.metadata import version
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,13 @@ import click
 
 from dasklab.console.options import SEEDS, on_option
 from dasklab.console.path_types import UserPath
+from dasklab.console.simulating import simulating
 from dasklab.console.trust import require_trust, trust_option
 from dasklab.errors import LabError
 from dasklab.model.forms.number_format import format_fixed
 from dasklab.terminal import print_prose, print_table
 
 if TYPE_CHECKING:
-    from dasklab.model.files import Outcome
     from dasklab.predict.calibration import Calibration
     from dasklab.predict.prediction import RunSummary
     from dasklab.results.run import Trial
@@ -77,12 +76,14 @@ def whatif(
     equal trials do. Each trial's calibration is written to its directory.
 
     \b
-    dasklab whatif RUN                                   measured and simulated
-    dasklab whatif RUN --set lab_nic_rate_mbit=2500      another rate cap on scheduler and workers
+    dasklab whatif RUN                     measured and simulated
+    dasklab whatif RUN --set lab_nic_rate_mbit=2500
+                                           another cap on scheduler and workers
     dasklab whatif TRIAL --set workers=64 --set cores_each=1 --set delay_ms=2
-    dasklab whatif RECORD --set workers=12 --set threads=2 --set rate_mbit=1000 --set rtt_ms=5
-    dasklab whatif RECORD --scale workers=2,4,8,16       how many workers, and what they cost
-    dasklab whatif TRIAL --set workers=8 --set 'racks=[{workers: 4}, {workers: 4, delay_ms: 2}]'
+    dasklab whatif RECORD --set workers=12 --set rate_mbit=1000 --set rtt_ms=5
+    dasklab whatif RECORD --scale workers=2,4,8,16
+                                           how many workers, and their costs
+    dasklab whatif TRIAL --set 'racks=[{workers: 4}, {workers: 4, delay_ms: 2}]'
 
     Settings are those of an experiment (bridge, repeats, links.HOST.loss_pct, nics.HOST.rate_mbit, dask.*),
     and workers, threads, cores, cores_each, racks, rate_mbit, rate_times, rtt_ms, rtt_times, queue_bytes,
@@ -116,19 +117,15 @@ def whatif(
     changes_by_row: dict[str, dict[str, Any]] = {"simulated, unchanged": {}}
     if changes:
         changes_by_row[f"simulated, {', '.join(assignments)}"] = changes
-    number = count(1)
-
-    def report(outcome: Outcome) -> None:
-        progress = f"{next(number)} of {seeds * len(changes_by_row)}"
-        click.echo(f"  simulated {progress}: {outcome.cpu_s:.1f} s of CPU", err=True)
-
-    with simulations_on(address):
+    with simulations_on(address), simulating(seeds * len(changes_by_row)) as progress:
         calibrations = calibrations_of(measured_trials, file)
         changed = scenario(trial, calibrations[0], changes, seed=0)
         outside = list(Validated.read().outside(changed))
         rows = [prediction.measured(measured_trials)]
         for what, row_changes in changes_by_row.items():
-            row, outcomes = prediction.predict(what, trial, calibrations, row_changes, range(seeds), report)
+            row, outcomes = prediction.predict(
+                what, trial, calibrations, row_changes, range(seeds), progress.report
+            )
             rows.append(row)
             unknown |= dict.fromkeys(prefix for outcome in outcomes for prefix in outcome.unknown)
     if as_json:
@@ -142,12 +139,9 @@ def _predict_record(record: Trial, assignments: tuple[str, ...], seeds: int, *, 
     from dasklab.predict.record_whatif import HEAD, predict
     from dasklab.predict.whatif import parse
 
-    number = count(1)
-
-    def report(outcome: Outcome) -> None:
-        click.echo(f"  simulated {next(number)}: {outcome.cpu_s:.1f} s of CPU", err=True)
-
-    predicted = predict(record, parse(assignments), ", ".join(assignments), range(seeds), report)
+    what, changes = ", ".join(assignments), parse(assignments)
+    with simulating(seeds * (2 if changes else 1)) as progress:
+        predicted = predict(record, changes, what, range(seeds), progress.report)
     if as_json:
         for row, wide in zip(predicted.rows, predicted.wide, strict=True):
             more = {"may_low_s": wide.low_s, "may_high_s": wide.high_s, "outside": predicted.outside}
@@ -163,13 +157,9 @@ def _scale_record(
     from dasklab.predict.record_scale import parse_scale, scale
     from dasklab.predict.whatif import parse
 
-    number = count(1)
-
-    def report(outcome: Outcome) -> None:
-        click.echo(f"  simulated {next(number)}: {outcome.cpu_s:.1f} s of CPU", err=True)
-
     name, amounts = parse_scale(size)
-    scaled = scale(record, name, amounts, parse(assignments), range(seeds), report)
+    with simulating() as progress:
+        scaled = scale(record, name, amounts, parse(assignments), range(seeds), progress.report)
     if as_json:
         click.echo(json.dumps(asdict(scaled) | {"sentence": scaled.sentence}))
         return

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dasklab.breakdown.show.notebook import aligned, html_picture, html_table
+from dasklab.breakdown.show.notebook import html_picture, html_table
 from dasklab.errors import LabError, did_you_mean
 from dasklab.model.files import Outcome
 from dasklab.predict import record
@@ -31,7 +31,7 @@ from dasklab.predict.sensitivity import mean_run_s
 from dasklab.predict.validation import outside_note
 from dasklab.results.run import Trial, open_trial
 from dasklab.sim.program import Program
-from dasklab.terminal import duration
+from dasklab.terminal import duration, prose, table_text
 
 SCALES = {"workers": "workers", "threads": "threads per worker", "rate_mbit": "Mbit/s on every link"}
 """What can be scaled, and how a sentence counts it."""
@@ -133,8 +133,8 @@ class ClusterSizes:
         return [*unable, *(point.cells for point in self.points)]
 
     def __str__(self) -> str:
-        table = aligned([self.head, *self.cells])
-        return "\n".join([self.sentence, "", *table, *(f"\n{note}" for note in self.notes)])
+        table = table_text(self.head, self.cells)
+        return "\n".join([prose(self.sentence), "", table, *(f"\n{prose(note)}" for note in self.notes)])
 
     __repr__ = __str__
 

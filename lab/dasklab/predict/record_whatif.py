@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dasklab.breakdown.show.notebook import aligned, html_picture, html_table
+from dasklab.breakdown.show.notebook import html_picture, html_table
 from dasklab.model.files import Outcome
 from dasklab.model.forms.number_format import format_fixed
 from dasklab.predict import record
@@ -17,6 +17,7 @@ from dasklab.predict.prediction import RunSummary, summarize
 from dasklab.predict.record_simulations import RecordSimulations
 from dasklab.predict.validation import outside_note
 from dasklab.results.run import Trial, open_trial
+from dasklab.terminal import prose, table_text
 
 HEAD = ("what", "simulations", "mean", "90 % of the simulations", "may be", "moved between workers")
 
@@ -52,7 +53,7 @@ class Prediction:
         ]
 
     def __str__(self) -> str:
-        return "\n".join([*aligned([HEAD, *self.cells]), "", *self.notes])
+        return "\n".join([table_text(HEAD, self.cells), "", *map(prose, self.notes)])
 
     __repr__ = __str__
 

@@ -17,6 +17,7 @@ import numpy as np
 from typing_extensions import Self
 
 from dasklab.model.forms.document import Document
+from dasklab.model.forms.number_format import format_number
 from dasklab.model.forms.strict import Strict
 from dasklab.predict.prediction import TAIL_PCT, RunSummary
 from dasklab.results.run import Trial
@@ -103,7 +104,7 @@ class Validated(Document):
             if name == "rate_mbit" and max(values, default=0.0) >= UNCAPPED_MBIT:
                 value = min(value, max(values))  # above it, a faster link changes nothing
             if not near(value, values):
-                yield f"{name} {value:,.4g} (validated: {_range(values)})"
+                yield f"{name} {format_number(value)} (validated: {_range(values)})"
         if scenario.racks:
             yield "racks (validated: none)"
 
@@ -159,4 +160,4 @@ def _range(values: Sequence[float]) -> str:
     if not values:
         return "none"
     least, most = min(values), max(values)
-    return f"{least:,.4g}" if least == most else f"{least:,.4g} to {most:,.4g}"
+    return format_number(least) if least == most else f"{format_number(least)} to {format_number(most)}"

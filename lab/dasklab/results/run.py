@@ -41,7 +41,9 @@ from dasklab.results import cached, pack, recording
 from dasklab.results.recording import Recording
 from dasklab.results.storage import damage as damages
 from dasklab.results.storage import documents
+from dasklab.terminal import counted
 
+MOST_GAPS = 3  # files missing from a run that are named
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
 
@@ -349,8 +351,11 @@ class Run:
         for trial in self.damaged:
             warn(f"{trial.damage}; the trial is left out (to run it again: dasklab run {self} --again)")
         whole = tuple(trial for trial in self.attempted if not trial.damage)
-        for gap in (gap for trial in whole for gap in trial.gaps):
+        gaps = [gap for trial in whole for gap in trial.gaps]
+        for gap in gaps[:MOST_GAPS]:
             warn(gap)
+        if len(gaps) > MOST_GAPS:
+            warn(f"{self}: {counted(len(gaps) - MOST_GAPS, 'more file')} of its trials missing")
         return whole
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from dasklab.breakdown.show.answer import Sentences, answer
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.breakdown.show.wording import Row
 from dasklab.results.run import open_trial
+from dasklab.terminal import prose, table_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,8 +47,8 @@ class Explanation:
 
     def __str__(self) -> str:
         sentences = [*self._answer.texts, *(f"- {piece}" for piece in self.explained.advice)]
-        tables = ["\n".join(aligned([head, *rows])) for head, rows in self._tables if rows]
-        return "\n\n".join([*sentences, *tables])
+        tables = [table_text(head, rows) for head, rows in self._tables if rows]
+        return "\n\n".join([*map(prose, sentences), *tables])
 
     __repr__ = __str__
 
@@ -84,7 +85,7 @@ class EvidenceTable:
         self.clauses = clauses
 
     def __str__(self) -> str:
-        return "\n".join(aligned([why.HEAD, *why.rows(self.clauses)]))
+        return table_text(why.HEAD, why.rows(self.clauses))
 
     __repr__ = __str__
 
@@ -95,13 +96,6 @@ class EvidenceTable:
 def explain_folder(folder: Path) -> Explanation:
     """Explain the record in a folder."""
     return Explanation(explain(open_trial(folder)))
-
-
-def aligned(rows: list[Row]) -> Iterator[str]:
-    """Return the lines of a table whose columns are as wide as their longest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _html_advice(piece: Advice) -> str:

@@ -10,19 +10,25 @@ import sys
 
 ON_TERMINAL = """
 import fcntl, struct, sys, termios
-import dasklab.cli
 for columns in {columns}:
     fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    dasklab.cli.main({argv}, standalone_mode=False)
+    {code}
     print("@@")
 """
 
 
 def on_terminals(*columns: int, argv: list[str]) -> list[str]:
     """Run a command in one process, on terminals of so many columns; return what it prints on each."""
+    return code_on_terminals(
+        *columns, code=f"import dasklab.cli; dasklab.cli.main({argv}, standalone_mode=False)"
+    )
+
+
+def code_on_terminals(*columns: int, code: str) -> list[str]:
+    """Run a line of Python in one process, on terminals of so many columns; return what it prints on each."""
     master, slave = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
-    command = [sys.executable, "-c", ON_TERMINAL.format(columns=columns, argv=argv)]
+    command = [sys.executable, "-c", ON_TERMINAL.format(columns=columns, code=code)]
     with subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave, env=environment) as child:
         os.close(slave)
         printed = b""
@@ -33,4 +39,4 @@ def on_terminals(*columns: int, argv: list[str]) -> list[str]:
             pass
         os.close(master)
     assert child.returncode == 0, printed.decode()
-    return re.sub(r"\x1b\[[\d;]*m", "", printed.decode()).replace("\r\n", "\n").split("@@\n")[:-1]
+    return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", printed.decode()).replace("\r\n", "\n").split("@@\n")[:-1]

@@ -144,6 +144,18 @@ def test_undamaged_files_are_read_without_warnings(results: Path) -> None:
     assert result.stderr == "" and result.stdout.count("2/2") == 2
 
 
+def test_run_without_records_names_a_few_of_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of 300 trials from which somebody removed what is large would fill screens otherwise."""
+    monkeypatch.setattr("dasklab.results.run.MOST_GAPS", 1)
+    run = run_of(results)
+    monkeypatch.setattr("dasklab.results.storage.damage.gaps", lambda folder: [f"{folder}: no records"])
+    result = dasklab("results", "show", run)
+    assert [line.rpartition(": ")[2] for line in result.stderr.splitlines()] == [
+        "no records",
+        "1 more file of its trials missing",
+    ]
+
+
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_document_takes_out_its_own_trial_only(
