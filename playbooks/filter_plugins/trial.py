@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ def lab_processes(names: Sequence[str], hostvars: Mapping[str, Any], directory: 
     """
     guests = (hostvars["localhost"].get("proxmox_vm_result") or {}).get("guests") or {}
     nets = [str(guests.get(name, {}).get("nets", {}).get(net_key(LAB_SLOT), "")) for name in names]
-    answers = [json.loads(hostvars[name]["trial_answer"]["stdout"]) for name in names]
+    answers = [hostvars[name]["trial_answer"]["answer"] for name in names]
     namespaces = [answer["host.describe"]["pid_namespace"] for answer in answers]
     return [*(mac[0] for net in nets if (mac := MAC.search(net))), *filter(None, namespaces), directory]
 

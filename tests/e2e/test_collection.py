@@ -17,7 +17,7 @@ from tests.e2e.conftest import BIN
 
 NAME = "dasklab.lab"
 NAMES = {
-    "module": ["proxmox_vm"],
+    "module": ["guest_program", "proxmox_vm"],
     "filter": [
         "bridge_ageing",
         "bridge_state",

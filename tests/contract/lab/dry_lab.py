@@ -147,6 +147,21 @@ class ActionModule(ActionBase):
         changes = json.loads(result.read_text()) if result.exists() else {"created": [], "starting": []}
         return {"changed": False, "calls": [], "guests": {}, **changes}
 """
+GUEST_ACTION = """
+import json
+import subprocess
+from ansible.plugins.action import ActionBase
+class ActionModule(ActionBase):
+    _requires_connection = False
+    def run(self, tmp=None, task_vars=None):
+        program = @FOLDER@ + "/" + task_vars["inventory_hostname"] + "/dasklab-guest"
+        order = json.dumps(self._task.args.get("order"))
+        argv = [program, self._task.args["action"]]
+        done = subprocess.run(argv, input=order, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return {"failed": True, "msg": done.stderr.strip()}
+        return {"changed": argv[1] == "carry-out", "answer": json.loads(done.stdout)}
+"""
 CONFIGURE = """
 - hosts: "{{ configure_hosts }}"
   gather_facts: false
@@ -170,6 +185,9 @@ class DryLab:
         shutil.copy(ROOT / "ansible.cfg", folder)
         action = folder / "roles" / "proxmox_vm" / "action_plugins" / "proxmox_vm.py"
         action.write_text(ACTION.replace("@FOLDER@", repr(str(folder))))
+        guest_action = folder / "playbooks" / "action_plugins" / "guest_program.py"
+        guest_action.parent.mkdir()
+        guest_action.write_text(GUEST_ACTION.replace("@FOLDER@", repr(str(folder))))
         (folder / "playbooks" / "configure.yml").write_text(CONFIGURE)
         own = f'"{folder}/{{{{ inventory_hostname }}}}/dasklab-guest"'
         for path in (*folder.glob("playbooks/**/*.yml"), *folder.glob("roles/*/tasks/*.yml")):

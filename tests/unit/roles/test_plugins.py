@@ -67,7 +67,7 @@ def test_lab_processes_are_named_by_mac_namespace_and_trial(trial: ModuleType) -
     guests = {"w": {"nets": {"net1": "virtio=02:DA:5C:00:00:01,bridge=vmbr1"}}}
 
     def answer(namespace: str | None) -> dict[str, Any]:
-        return {"trial_answer": {"stdout": json.dumps({"host.describe": {"pid_namespace": namespace}})}}
+        return {"trial_answer": {"answer": {"host.describe": {"pid_namespace": namespace}}}}
 
     hostvars = {
         "localhost": {"proxmox_vm_result": {"guests": guests}},

@@ -156,7 +156,7 @@ def _link(answers: Answers, guest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _descriptions(answers: Answers) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what a host said of itself before and after the repeats."""
-    return answers["inspect-before"]["host.describe"], answers["stop"]["host.counters"]
+    return answers["start"]["host.describe"], answers["stop"]["host.counters"]
 
 
 def measured(answers: Mapping[str, Answers]) -> Measured:

@@ -8,9 +8,8 @@ phase                      what happens
 prepare                    the bridge gets its mode, links get their impairments
 probe-…-before             each host of the cluster measures the link to the next one, so that every link is
                            measured once in each direction: round trips on all at once, throughput one by one
-inspect-before             hosts describe themselves
-start                      the node's counters are read; a fresh cluster starts, faults are armed
-run                        the client runs the workload
+start                      hosts describe themselves; a fresh cluster starts, faults are armed
+run                        the node's counters are read; the client runs the workload
 stop                       the node's counters are read again; the cluster stops, hosts report what may have
                            changed: counters and settings
 probe-…-after              as before the repeats
@@ -44,7 +43,6 @@ TIMED_PHASES = (
     "prepare",
     "probe-rtt-before",
     "probe-throughput-before",
-    "inspect-before",
     "start",
     "run",
     "stop",
@@ -151,17 +149,16 @@ def timed_phases(lab: TrialLab) -> Iterator[Phase]:
     trial = lab.trial
     yield phase("prepare", {host: [impair(lab, host)] for host in lab.hosts}, bridge=trial.bridge)
     yield from probe_phases(lab, "before")
-    yield phase("inspect-before", {host: [step("host.describe")] for host in lab.hosts})
     faults = {fault.host: fault for fault in trial.faults}
-    starts = start_steps(lab)
+    starts = {host: [step("host.describe"), *steps] for host, steps in start_steps(lab).items()}
     for host, fault in faults.items():
         request = fault.model_dump(exclude={"host"}, exclude_none=True)
         starts[host].append(
             step("fault.arm", service=f"{lab.service(host)}.service", ttl_s=trial.ttl_s, **request)
         )
-    yield phase("start", starts, look=True)
+    yield phase("start", starts)
     run = recorded_step(lab, trial.repeats, trial.warmups, RECORD_FOLDER, signal_faults=bool(trial.faults))
-    yield phase("run", {lab.client: [run]})
+    yield phase("run", {lab.client: [run]}, look=True)
     ends = stop_steps(lab)
     for host in faults:
         ends[host].insert(0, step("fault.end"))

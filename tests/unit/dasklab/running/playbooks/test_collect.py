@@ -50,7 +50,7 @@ def answers(**description: Any) -> dict[str, Any]:
         "prepare": {"link.apply": {"configured": [netem]}},
         "probe-rtt-before": {"probe.rtt": {"rtt": [ping]}},
         "probe-throughput-before": {"probe.throughput": {"throughput": [], "errors": []}},
-        "inspect-before": {"host.describe": described},
+        "start": {"host.describe": described},
         "stop": {"host.counters": counters(25.5)},
     }
 

@@ -54,7 +54,7 @@ def steps(result: TrialOrders, name: str, host: str) -> dict[str, dict[str, Any]
 def test_phases_are_the_method_of_the_lab(tmp_path: Path) -> None:
     result = orders(trial_of(tmp_path), LAB)
     assert [phase.name for phase in result.phases] == list(TIMED_PHASES)
-    assert [phase.name for phase in result.phases if phase.look] == ["start", "stop"]
+    assert [phase.name for phase in result.phases if phase.look] == ["run", "stop"]
     assert [(phase.name, phase.bridge) for phase in result.phases if phase.bridge] == [
         ("prepare", "learning")
     ]
