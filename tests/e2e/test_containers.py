@@ -105,8 +105,8 @@ def test_changed_unit_is_restored_and_reloaded(bench: Bench) -> None:
 
 
 def test_containers_pass_the_host_checks(bench: Bench) -> None:
-    """The check of netem is skipped on each of five hosts if the kernel has none."""
-    assert re.search(r"passed(, 5 skipped)? in", bench.examine())
+    """Java and py-spy come with trials; the kernel may have no netem; no guest is a virtual machine."""
+    assert bench.examine() <= {"netem", "profile", "proxmox_endpoint", "spark"}
 
 
 def test_capture_contains_foreign_frames_only_on_a_flooding_bridge(bench: Bench) -> None:

@@ -114,7 +114,8 @@ def test_status_and_doctor_report_no_problem(bench: Bench) -> None:
 
 
 def test_machines_pass_the_host_checks(bench: Bench) -> None:
-    assert re.search(r"passed in", bench.examine())
+    """Java and py-spy come with trials; no guest is a container."""
+    assert bench.examine() <= {"profile", "proxmox_endpoint", "spark"}
 
 
 def test_machines_boot_the_kernel_kept_beside_the_golden_image(bench: Bench) -> None:

@@ -32,6 +32,7 @@ LEFT_OUT = (
     "endpoint_", "group_names", "groups", "hostvars", "inventory_", "playbook_dir", "proxmox",
 )  # fmt: skip
 COPY = pytest.StashKey[Path]()
+INVENTORY = pytest.StashKey[Inventory]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,7 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix="dasklab-checks-"))
     config.stash[COPY] = folder
     try:
-        resolved = resolve(Inventory(source))
+        config.stash[INVENTORY] = Inventory(source)
+        resolved = resolve(config.stash[INVENTORY])
     except LabError as error:
         raise pytest.UsageError(f"{error}; the checks need a lab that is up, and its inventory") from None
     copy = folder / "hosts.yml"
@@ -91,6 +93,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> No
         (kept if groups & set(item.module.testinfra_hosts) else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
+
+
+@pytest.fixture(scope="session")
+def inventory(pytestconfig: pytest.Config) -> Inventory:
+    """The whole inventory, for checks of what runs on the controller."""
+    return pytestconfig.stash[INVENTORY]
 
 
 @pytest.fixture(scope="module")

@@ -125,6 +125,11 @@ def test_example_of_a_role_for_hosts_becomes_root(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_role_has_checks_of_hosts(name: str) -> None:
+    assert (ROLES.parent / "tests" / "infra" / f"test_{name}.py").is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_tasks_on_the_controller_do_not_become_root(name: str) -> None:
     delegated = [task for task in tasks(name) if task.get("delegate_to") == "localhost"]
     assert [task["name"] for task in delegated if task.get("become") is not False] == []
