@@ -7,6 +7,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
@@ -140,7 +141,31 @@ def test_pages_are_accessible(site: Path) -> None:
         "docs/results/gallery", "docs/gallery/slow_links/report", "docs/gallery/baseline/report", "search",
     ]  # fmt: skip
     with started_chromium() as browser:
+        for width, scheme in ((1280, "light"), (400, "dark")):
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            for name in names:
+                page.goto((site / f"{name}.html").as_uri())
+                assert violations(page) == [], (name, width, scheme)
+
+
+CUT_CODE = """[...document.querySelectorAll("pre")]
+    .filter((pre) => pre.scrollWidth > pre.clientWidth + 1 && !pre.closest(".drawing"))
+    .map((pre) => pre.innerText.slice(0, 80))"""
+
+
+@needs_chromium
+def test_code_fits_its_column(site: Path) -> None:
+    """On pages of text, at three widths; reports have tests of their own."""
+    files = [file for file in sorted((site / "docs").rglob("*.html")) if "gallery" not in file.parts]
+    cut = dict[tuple[str, int], Any]()
+    with started_chromium() as browser:
         page = browser.new_page()
-        for name in names:
-            page.goto((site / f"{name}.html").as_uri())
-            assert violations(page) == [], name
+        for file in [site / "README.html", *files]:
+            page.goto(file.as_uri())
+            for width in (1280, 768, 400):
+                page.set_viewport_size({"width": width, "height": 900})
+                if found := page.evaluate(CUT_CODE):
+                    cut[file.name, width] = found
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, (file, width)
+    assert len(files) > 50
+    assert cut == {}

@@ -44,7 +44,7 @@ def reproduce(
     A simulation must give the same digits again; a measurement must agree within the noise.
 
     \b
-    dasklab reproduce RUN fault=kill             as RUN was: in the lab or simulated
+    dasklab reproduce RUN fault=kill             in the lab or simulated, like RUN
     dasklab reproduce RUN fault=kill --simulate  simulate a measured cell with the
                                                  costs measured in RUN
     """

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dasklab.breakdown.answers.advice.pages import page_name
 from dasklab.breakdown.answers.advice.rules import Advice
 from dasklab.breakdown.answers.bottlenecks.grounds import Grounds
 from dasklab.breakdown.show import operation_table, why, wording
@@ -99,8 +100,9 @@ def explain_folder(folder: Path) -> Explanation:
 
 
 def _html_advice(piece: Advice) -> str:
-    text, page = str(piece).removesuffix(piece.rule.page), html.escape(piece.rule.page)
-    return f'<p>→ {html.escape(text)}<a href="{page}">Dask&#x27;s documentation</a></p>'
+    page = piece.rule.page
+    link = f'<a href="{html.escape(page)}">{html.escape(page_name(page))}</a>' if page else ""
+    return f"<p>→ {html.escape(str(piece).removesuffix(page))}{link}</p>"
 
 
 def html_table(head: Row, rows: Iterable[Row]) -> str:

@@ -11,7 +11,14 @@ from dasklab.model.files import Hosts
 from dasklab.model.settings.metric import METRICS
 from dasklab.report.words import sentences
 from dasklab.report.words.levels import Words, cell_label
-from dasklab.report.words.notes import InvalidTrials, damaged_trials, invalid_trials, notes, suspicious_trials
+from dasklab.report.words.notes import (
+    InvalidTrials,
+    damaged_trials,
+    invalid_trials,
+    notes,
+    rate_caps,
+    suspicious_trials,
+)
 from dasklab.report.words.provenance import Fact, provenance
 from dasklab.results.run import Run
 from dasklab.results.statistics import reasons
@@ -83,7 +90,10 @@ def first_screen(
         bars=bars(main, words),
         further=list(further_answers(answers, words)),
         invalid=invalid_sentence(invalid_trials(verdicts), len(trials), damaged),
-        facts=list(provenance(run.document, [trial.attempt for trial in trials], hosts, identity)),
+        facts=[
+            *provenance(run.document, [trial.attempt for trial in trials], hosts, identity),
+            *(("Rate caps", text) for text in rate_caps(trials)),
+        ],
         notes=[*damaged, *suspicious_trials(verdicts), *notes(trials)],
     )
 
@@ -109,7 +119,7 @@ def _bar(answer: Answer, cell: Cell, longest: float, words: Words) -> Bar:
 
     return Bar(
         label=cell_label(answer, cell, words),
-        value=metric.quantity(cell.median.value),
+        value=format_interval(cell.median, metric.unit, metric.format),
         change=_change(answer, cell),
         baseline=cell.baseline,
         is_shown=cell.is_shown,
@@ -163,7 +173,7 @@ def certainty(answer: Answer | None, number: int, simulated: str | None) -> tupl
     if math.isnan(answer.noise_floor):
         return "Not certain", why
     floor = sentences.middle_noise_floor(answer)
-    return f"Certain above {floor}", f"A larger difference would have been shown. {why}"
+    return f"Only differences above {floor} could have been seen", why
 
 
 def _null_trial(answer: Answer) -> str:

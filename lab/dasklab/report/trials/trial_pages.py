@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dasklab import records
+from dasklab.breakdown.answers.advice.pages import page_name
 from dasklab.breakdown.show.answer import answer
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.errors import LabError
@@ -96,7 +97,10 @@ def _breakdown(explained: Explained | None) -> dict[str, Any]:
     return {
         "time": time_table({"all threads": explained.summary}),
         "sentences": answer(explained).texts,
-        "advice": [(str(piece).removesuffix(piece.rule.page), piece.rule.page) for piece in explained.advice],
+        "advice": [
+            (str(piece).removesuffix(piece.rule.page), piece.rule.page, page_name(piece.rule.page))
+            for piece in explained.advice
+        ],
     }
 
 

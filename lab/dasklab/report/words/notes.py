@@ -11,9 +11,10 @@ from dasklab.results.run import Run, Trial
 from dasklab.results.validity import completeness
 
 RATE_METHODS = {
-    POLICED: "The node limits what a capped guest sends by dropping frames above the rate (a policer).",
-    "shape-ifb": "The node limits what a capped guest sends by queueing frames above the rate (a shaper).",
+    POLICED: "the node drops frames above the rate of a capped guest (a policer)",
+    "shape-ifb": "the node queues frames above the rate of a capped guest (a shaper)",
 }
+"""How a node limits what a guest sends, by its name in ``configured.json``."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,13 @@ def suspicious_trials(results: list[Result]) -> Iterator[str]:
             yield from (f"Warning: {result.trial}: {warning}." for warning in result.warnings)
 
 
+def rate_caps(trials: Sequence[Trial]) -> Iterator[str]:
+    """Yield how the node limited what guests sent, if any had a rate cap."""
+    if any(nic.rate_mbit for trial in trials for nic in trial.requested.nics.values()):
+        methods = {trial.configured.rate_method for trial in trials if trial.configured}
+        yield from (RATE_METHODS.get(method, method) for method in sorted(filter(None, methods)))
+
+
 def notes(trials: Sequence[Trial]) -> Iterator[str]:
     """Yield notes about incomplete captures, and about how links were impaired."""
     incomplete: dict[str, list[str]] = {}
@@ -56,9 +64,6 @@ def notes(trials: Sequence[Trial]) -> Iterator[str]:
         incomplete.setdefault(completeness.line(completeness.read(trial)), []).append(trial.name)
     yield from (f"{', '.join(names)}: {line}." for line, names in incomplete.items() if line)
     configured = {trial: trial.configured or Configured() for trial in trials}
-    methods = {c.rate_method for c in configured.values() if c.rate_method}
-    if any(nic.rate_mbit for trial in trials for nic in trial.requested.nics.values()) and methods:
-        yield from (RATE_METHODS.get(method, method) for method in sorted(methods))
     links = [link for c in configured.values() for host in c.hosts.values() for link in host.link]
     if any(link.policer and link.by == "tbf" for link in links):
         yield "A policer was a token bucket that holds one super-frame: its kernel has no act_police."

@@ -18,6 +18,7 @@ from dasklab.results.statistics import reasons
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.interval import Interval, format_interval
 
+LARGEST_RATIO = 100
 MOST_LISTED = 4  # levels in a sentence; if more differ, it has the strongest only
 Answers = Mapping[str, Mapping[str, Answer]]  # experiment -> metric -> its answer
 
@@ -114,13 +115,22 @@ def _strongest(answer: Answer, cell: Cell, words: Words) -> str:
 
 
 def _change(answer: Answer, cell: Cell) -> str:
-    """Return both medians and the ratio: ``5.30 s instead of 0.440 s, x 12.0 (9.10 to 17.0)``."""
+    """Return both medians and the ratio: ``5.30 s instead of 0.440 s, x 12.0 (9.10 to 17.0)``.
+
+    A ratio beyond all imagination is left out.
+    """
     metric, own = METRICS[answer.metric], answer.baseline(cell)
     baseline = "" if own is answer.cells[0] else " at its own baseline"
     before = f"instead of {metric.quantity(own.median.value)}{baseline}"
     if not answer.scaled:
         return f"{format_interval(cell.median, metric.unit, metric.format)} {before}"
-    return f"{metric.quantity(cell.median.value)} {before}, x {format_interval(cell.ratio)}"
+    ratio = "" if is_plain(cell.ratio) else f", x {format_interval(cell.ratio)}"
+    return f"{metric.quantity(cell.median.value)} {before}{ratio}"
+
+
+def is_plain(ratio: Interval) -> bool:
+    """Whether nobody needs a ratio beside its two values: 0.04 ms and 11 ms differ by more than x 100."""
+    return not 1 / LARGEST_RATIO < ratio.value < LARGEST_RATIO
 
 
 def _capital(text: str) -> str:

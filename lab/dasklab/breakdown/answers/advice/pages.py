@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
+
 DASK, DISTRIBUTED = "https://docs.dask.org/en/stable", "https://distributed.dask.org/en/stable"
 
 # what to compute
@@ -39,3 +42,14 @@ ERRORS = f"{DISTRIBUTED}/resilience.html#user-code-failures"
 GARBAGE = "https://docs.python.org/3/library/gc.html"
 NONE = ""
 """Dask's documentation has no page about it."""
+
+OWNERS = {"docs.python.org": "Python", "docs.xarray.dev": "Xarray"}  # by site; all others are Dask's
+
+
+def page_name(page: str) -> str:
+    """Return a link's text: ``Dask's documentation: use larger tasks``."""
+    url = urlsplit(page)
+    name = url.fragment or PurePosixPath(url.path).stem
+    return (
+        f"{OWNERS.get(url.netloc, 'Dask')}'s documentation: {name if '.' in name else name.replace('-', ' ')}"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dasklab.breakdown.answers.advice import MOST_LINES, RULES, advise
+from dasklab.breakdown.answers.advice import MOST_LINES, RULES, advise, pages
 from dasklab.breakdown.answers.advice.rules import Measurements
 from dasklab.breakdown.answers.facts.facts import Facts, PrimitiveUse, SlowerInterface
 from dasklab.breakdown.answers.facts.failures import Death, Failures, TaskAttempt
@@ -588,3 +588,16 @@ def test_at_most_three_are_given_and_the_greatest_first() -> None:
 
 def test_a_run_without_tasks_gets_no_advice() -> None:
     assert titles(Measurements(make_repeat(threads=TWO), Summary(10.0, 2, 1), Facts())) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        (pages.LARGER_TASKS, "Dask's documentation: use larger tasks"),
+        (pages.LOCALITY, "Dask's documentation: locality"),
+        (pages.RECHUNK, "Dask's documentation: dask.array.rechunk"),
+        (pages.GARBAGE, "Python's documentation: gc"),
+    ],
+)
+def test_link_names_its_page(page: str, name: str) -> None:
+    assert pages.page_name(page) == name

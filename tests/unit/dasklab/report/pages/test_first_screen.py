@@ -6,17 +6,21 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from dasklab import report
 from dasklab.breakdown.model.causes import PARTS
 from dasklab.breakdown.show import explain
 from dasklab.model.experiments import experiment
+from dasklab.model.files import Configured
 from dasklab.model.forms.number_format import UNKNOWN
+from dasklab.model.settings.nic import NicSettings
 from dasklab.report.drawings.time_parts import time_table
 from dasklab.report.pages.first_screen import bars, certainty, invalid_sentence
 from dasklab.report.words.levels import cell_label, level_words
-from dasklab.report.words.notes import InvalidTrials
+from dasklab.report.words.notes import InvalidTrials, rate_caps
 from dasklab.report.words.provenance import machines_of, workloads
 from dasklab.report.words.sentences import sentence
 from dasklab.results import load
@@ -70,10 +74,22 @@ def test_bars_show_medians_intervals_and_the_baseline(tmp_path: Path) -> None:
     for bar, cell in zip(picture.bars, result.cells, strict=True):
         assert bar.low_pct is not None and bar.high_pct is not None
         assert bar.low_pct <= bar.width_pct <= bar.high_pct
+        assert bar.value == format_interval(cell.median, "s")  # nobody reads an interval off a bar
         assert bar.width_pct / bar.baseline_pct == pytest.approx(
             cell.median.value / result.cells[0].median.value
         )
     assert bars(None, {}) is None
+
+
+def test_how_the_node_caps_rates_is_a_fact_and_no_warning() -> None:
+    def trial(rate_mbit: float) -> Any:
+        nics = {"worker-1": NicSettings(rate_mbit=rate_mbit)}
+        configured = Configured(rate_method="shape-ifb")
+        return SimpleNamespace(requested=SimpleNamespace(nics=nics), configured=configured)
+
+    expected = ["the node queues frames above the rate of a capped guest (a shaper)"]
+    assert list(rate_caps([trial(0), trial(50), trial(50)])) == expected
+    assert list(rate_caps([trial(0)])) == []
 
 
 @pytest.mark.parametrize(("blocks", "word"), [(1, "Not certain"), (3, "Certain")])
@@ -87,7 +103,7 @@ def test_one_block_is_not_certain(tmp_path: Path, blocks: int, word: str) -> Non
 def test_noise_is_no_difference(measured: Measure) -> None:
     result = answer(load(measured(FakeLab()).stored.folder), "compute_s", ["delay_ms"])
     word, why = certainty(result, 8, None)
-    assert word == "Certain above 2.89 %" and why.startswith("A larger difference would have been shown. ")
+    assert word == "Only differences above 2.89 % could have been seen" and why.startswith("8 trials in ")
 
 
 def test_a_baseline_that_is_a_choice_is_named(tmp_path: Path) -> None:

@@ -163,6 +163,13 @@ def test_machines_and_containers_have_baselines_of_their_own() -> None:
     assert text.endswith("Machines and containers are compared with a baseline of their own kind.")
 
 
+@pytest.mark.parametrize(("times", "has_ratio"), [(20, True), (300, False)])
+def test_ratio_that_nobody_can_imagine_is_left_out(times: float, has_ratio: bool) -> None:
+    frame = one_factor(np.random.default_rng(3), levels=2, blocks=4, effect=math.log(times), between=0.02)
+    text = sentences.sentence(answer(frame, "compute_s", ["level"]), {})
+    assert " instead of " in text and (", x " in text) == has_ratio
+
+
 def test_one_cell_of_each_kind_of_guest_asks_how_they_differ() -> None:
     frame = one_factor(np.random.default_rng(3), levels=2, blocks=4, effect=math.log(2), between=0.02)
     frame.attrs["guests"] = {"level=0": "vm", "level=1": "container"}
