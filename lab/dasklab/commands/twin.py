@@ -49,11 +49,9 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
     What this machine cannot hold is scaled by a factor that is printed, or refused.
 
     \b
-    dasklab twin run/ -o mytwin
-    cd mytwin
-    dasklab up
-    dasklab run twin.yml
-    dasklab twin ../run/ --compare results/twin/RUN
+    dasklab twin run/ -o mytwin                          write the lab
+    dasklab up; dasklab run twin.yml                     in the new folder: build and measure it
+    dasklab twin ../run/ --compare results/twin/RUN      record, simulation and twin side by side
     """
     if (folder is None) == (run is None):
         raise click.UsageError("Name a new folder (-o FOLDER), or a run of the twin (--compare RUN).")
@@ -66,10 +64,10 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
         raise LabError(f"{opened}: not a record of a cluster", "repeat a run with dasklab reproduce")
     if folder:
         kind = "machines" if machines else "containers"
-        written = twins.Twin(record.read(opened.single), twins.Machine.this(), kind)
-        twins.write(written, folder)
-        print_prose(f"Wrote {display_path(folder)}: {written.summary}")
-        for note in written.notes:
+        lab = twins.Twin(record.read(opened.single), twins.Machine.this(), kind)
+        twins.write(lab, folder)
+        print_prose(f"Wrote {display_path(folder)}: {lab.summary}")
+        for note in lab.notes:
             print_prose(note)
         click.echo("To build and measure it, run:")
         click.echo(f"  cd {display_path(folder)}\n  dasklab up\n  dasklab run {twins.EXPERIMENT}.yml")

@@ -257,12 +257,9 @@ class Twin:
             return {}
         rtt_ms = self.work.calibration.rtt_ms
         cluster_ms = rtt_ms / 2 if rtt_ms >= SHORT_RTT_MS else 0.0
-        delays = {"cluster": cluster_ms, "client": self.work.client_link.rtt_ms - cluster_ms}
-        return {
-            host: {"delay_ms": round(delay_ms, 1)}
-            for host, delay_ms in delays.items()
-            if delay_ms >= SHORT_RTT_MS / 2
-        }
+        client_ms = self.work.client_link.rtt_ms - cluster_ms
+        delays = {"cluster": cluster_ms, "client": client_ms if client_ms >= SHORT_RTT_MS else 0.0}
+        return {host: {"delay_ms": round(delay_ms, 1)} for host, delay_ms in delays.items() if delay_ms}
 
     def _notes(self) -> Iterator[str]:
         rate = self.work.calibration.uncapped_mbit
@@ -313,7 +310,7 @@ def write(twin: Twin, folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TwinComparison:
     """A record, its simulation without a change, and its twin, side by side."""
 
     rows: tuple[RunSummary, ...]
@@ -340,7 +337,7 @@ def compare(
     run: Run,
     seeds: Iterable[int],
     on_outcome: Callable[[Outcome], None] = lambda _: None,
-) -> Comparison:
+) -> TwinComparison:
     """Put a record, its simulation and the measured trials of its twin side by side.
 
     Raises:
@@ -352,7 +349,7 @@ def compare(
     if f'RECORD = "{identity(work)}"' not in (source or ""):
         raise LabError(f"{run}: it is no run of a twin of {record_trial.folder}")
     simulations = RecordSimulations.start(work, seeds, on_outcome)
-    return Comparison(
+    return TwinComparison(
         (
             summarize("record", [work.measured_s], [work.moved_bytes], simulated=False),
             replace(simulations.unchanged, what="record, simulated"),

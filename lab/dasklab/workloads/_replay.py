@@ -17,7 +17,7 @@ import json
 import zlib
 from ast import literal_eval
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import _placeholder
@@ -98,7 +98,7 @@ class _Player:
 
         handlers["key-in-memory"] = count
 
-    def _submit(self, tasks: Iterable[int], wanted_keys: Iterable[int]) -> dict[int, Any]:
+    def _submit(self, tasks: Iterable[int], wanted_keys: Sequence[int]) -> dict[int, Any]:
         """Send a graph: its tasks, and all that they need and that the client does not hold any more."""
         graph: dict[Any, Any] = {}
         stack = list(tasks)
@@ -111,11 +111,10 @@ class _Player:
                 self._sizes[position] = work[2]
                 graph[key] = task(key, placeholder, *work, *(ref(self._keys[need]) for need in needs))
                 stack += [need for need in needs if need not in self._futures]
-        wanted = list(wanted_keys)
         if not graph:
             return {}
-        futures = self._client.get(graph, [self._keys[position] for position in wanted], sync=False)
-        return dict(zip(wanted, futures, strict=True))
+        futures = self._client.get(graph, [self._keys[position] for position in wanted_keys], sync=False)
+        return dict(zip(wanted_keys, futures, strict=True))
 
     def _send(self, step: dict[str, Any]) -> None:
         graph = self._program["graphs"][step["graph"]]

@@ -16,8 +16,10 @@ from dasklab.console.trials.progress import execute
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.model.experiments import experiment
+from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import Setup
 from dasklab.model.files import Campaign
+from dasklab.model.settings.hosts import host_names
 from dasklab.model.settings.metric import METRICS, Metric
 from dasklab.results.run import Run, Trial, open_run
 from dasklab.results.table import table
@@ -130,9 +132,16 @@ def _stored_run(lab: Inventory, setup: Setup) -> ActiveRun | None:
 def _new_run(lab: Inventory, setup: Setup, root: Path) -> ActiveRun:
     quick = bool(lab.optional(lab.hosts()[0], "lab_quick"))
     name, content = experiment.load("baseline", quick)
+    content = fitting(content, setup)
     run = driver.start(root, name, content, setup, quick=quick)
     atomic.write_text(_pointer(lab), f"{run.stored.folder.resolve()}\n")
     return run
+
+
+def fitting(content: Experiment, setup: Setup) -> Experiment:
+    """Return the experiment with as many workers as it has, or as a smaller lab has."""
+    workers = sum(host in setup.hosts for host in host_names(content.workers)[2:])
+    return content.model_copy(update={"workers": max(1, workers)})
 
 
 def _measured_on(run: Run) -> str:
