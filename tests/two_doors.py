@@ -42,7 +42,7 @@ def main() -> None:
         assert "tasks that wait" in " ".join(answer.split())
     messages = output("daskwire", str(CAPTURE))
     print(messages)
-    assert "register-worker" in messages
+    assert "compute-task" in messages
 
 
 if __name__ == "__main__":

@@ -70,17 +70,17 @@ def sentences(causes: Mapping[str, Causes]) -> list[str]:
 
 def rows(difference: Difference) -> Iterator[Row]:
     """Return two time breakdowns by cause; the last row is the sum, the difference of the makespans."""
-    old, new = difference.old, difference.new
+    old, new, digits = difference.old, difference.new, _digits(difference)
     for cause in CAUSES:
         before, after = old.by_cause.get(cause, 0.0), new.by_cause.get(cause, 0.0)
         path = new.path_by_cause.get(cause, 0.0) - old.path_by_cause.get(cause, 0.0)
-        if before or after or path:
-            seconds = (format_fixed(amount, 3) for amount in (before, after))
-            more = (format_fixed(amount, 3, "+") for amount in (after - before, path))
+        if max(before, after, abs(path)) >= 0.5 * 10**-digits:
+            seconds = (format_fixed(amount, digits) for amount in (before, after))
+            more = (format_fixed(amount, digits, "+") for amount in (after - before, path))
             yield (cause.title, *seconds, *more, where(difference.breakdown, cause))
-    sums = (f"{sum(summary.breakdown.values()):.3f}" for summary in (old, new))
+    sums = (f"{sum(summary.breakdown.values()):.{digits}f}" for summary in (old, new))
     total, path = sum(difference.breakdown.values()), sum(difference.path.values())
-    yield "together", *sums, format_fixed(total, 3, "+"), format_fixed(path, 3, "+"), ""
+    yield "together", *sums, format_fixed(total, digits, "+"), format_fixed(path, digits, "+"), ""
 
 
 def _change(change: CauseChange, digits: int) -> str:

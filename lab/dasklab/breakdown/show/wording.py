@@ -21,7 +21,7 @@ from dasklab.breakdown.model.causes import (
 )
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.prepare.clocks import Clock
-from dasklab.model.forms.number_format import format_fixed
+from dasklab.model.forms.number_format import format_fixed, format_number
 from dasklab.terminal import counted, data_size, enumerated
 
 LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
@@ -177,11 +177,12 @@ def rows(summary: Summary, most: int | None = None) -> Iterator[Row]:
     if others := causes[large:]:
         yield _cause_row(f"{len(others)} other causes", summary, others, "")
     total, path = sum(summary.breakdown.values()), sum(summary.path.values())
+    digits = decimals(summary.makespan_s)
     yield (
         "together",
-        format_fixed(total, 3),
+        format_fixed(total, digits),
         percent(total / summary.makespan_s, 1),
-        format_fixed(path, 3),
+        format_fixed(path, digits),
         "",
     )
 
@@ -195,11 +196,12 @@ def _cause_row(title: str, summary: Summary, causes: Sequence[Cause], place: str
     seconds, path = (
         sum(cells.get(cause, 0.0) for cause in causes) for cells in (summary.by_cause, summary.path_by_cause)
     )
+    digits = decimals(summary.makespan_s)
     return (
         title,
-        format_fixed(seconds, 3),
+        format_fixed(seconds, digits),
         percent(seconds / summary.makespan_s, 1),
-        format_fixed(path, 3),
+        format_fixed(path, digits),
         place,
     )
 
@@ -265,15 +267,15 @@ def _mb(bytes_per_s: float | None) -> str:
 
 def stage_rows(repeats: Sequence[Repeat]) -> Iterator[Row]:
     for stage in stage_lengths(repeats):
-        lengths = (f"{ms:.3f}" for ms in (stage.median_ms, stage.low_ms, stage.high_ms))
+        lengths = map(format_number, (stage.median_ms, stage.low_ms, stage.high_ms))
         yield (stage.title, *lengths, "yes" if stage.moves_with_link else "")
 
 
 def graph_rows(graphs: GraphTimes | None) -> Iterator[Row]:
     for stage in GRAPH_STAGES if graphs else ():
         seconds = graphs.seconds[stage.name] if graphs else 0.0
-        per_task = f"{1e6 * seconds / graphs.tasks:.1f}" if graphs and graphs.tasks else ""
-        yield stage.title, f"{1e3 * seconds:.2f}", per_task, "yes" if stage.moves_with_link else ""
+        per_task = format_number(1e6 * seconds / graphs.tasks) if graphs and graphs.tasks else ""
+        yield stage.title, format_number(1e3 * seconds), per_task, "yes" if stage.moves_with_link else ""
 
 
 def graph_size(graphs: GraphTimes | None) -> str:
@@ -290,7 +292,8 @@ def growth_rows(cells: Mapping[str, GraphTimes]) -> Iterator[Row]:
     exponents = growth(list(cells.values()))
     for stage in GRAPH_STAGES:
         per_task = (
-            f"{1e6 * graphs.seconds[stage.name] / max(1, graphs.tasks):.1f}" for graphs in cells.values()
+            format_number(1e6 * graphs.seconds[stage.name] / max(1, graphs.tasks))
+            for graphs in cells.values()
         )
         exponent = f"{exponents[stage.name]:.2f}" if stage.name in exponents else ""
         yield (stage.title, *per_task, exponent)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import CAUSES, PARTS, Cause, Part
-from dasklab.breakdown.show.wording import percent
+from dasklab.breakdown.show.wording import decimals, percent
 from dasklab.model.forms.number_format import format_number
 
-LEAST_SHOWN_S = 5e-4  # a cause that takes less in every cell has no row
 LEAST_LABELLED_PCT = 0.05
 
 
@@ -83,10 +82,10 @@ def _segments(summary: Summary, longest_s: float) -> list[Segment]:
 
 
 def _causes(summaries: Mapping[str, Summary]) -> list[CauseRow]:
-    rows = []
+    rows, digits = [], decimals(*(summary.makespan_s for summary in summaries.values()))
     ordered = sorted(CAUSES, key=lambda cause: (PARTS.index(cause.part), cause.code))
     for cause in ordered:
         seconds = [summary.by_cause.get(cause, 0.0) for summary in summaries.values()]
-        if max(seconds) >= LEAST_SHOWN_S:
-            rows.append(CauseRow(cause.part, cause, [f"{value:.3f}" for value in seconds]))
+        if max(seconds) >= 0.5 * 10**-digits:
+            rows.append(CauseRow(cause.part, cause, [f"{value:.{digits}f}" for value in seconds]))
     return rows

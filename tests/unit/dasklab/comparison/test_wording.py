@@ -55,7 +55,7 @@ def test_causes_that_were_recorded_once_have_no_intervals() -> None:
 
 def test_a_table_ends_with_the_difference_of_the_makespans() -> None:
     *_, last = wording.rows(CHANGE)
-    assert last[1:5] == ("4.000", "7.700", "+3.700", "+3.700")
+    assert last[1:5] == ("4.00", "7.70", "+3.70", "+3.70")
 
 
 @pytest.mark.parametrize("several", [True, False])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from dasklab.breakdown.answers.graphs import GRAPH_STAGES, GraphTimes
 from dasklab.breakdown.answers.path.replay import Replay
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import (
@@ -71,16 +72,16 @@ def test_small_shares_of_thread_time_are_left_out() -> None:
 
 def test_a_table_ends_with_the_makespan() -> None:
     *_, last = wording.rows(NEW)
-    assert last[:4] == ("together", "7.700", "100.0 %", "7.700")
+    assert last[:4] == ("together", "7.70", "100.0 %", "7.70")
 
 
 def test_the_largest_causes_come_first_and_the_smallest_share_a_row() -> None:
     seconds = {cause: 0.1 + number for number, cause in enumerate(CAUSES[:12])}
     summary = replace(NEW, breakdown={(cause, "worker-0"): s for cause, s in seconds.items()}, path={})
     head, *_, others, together = wording.rows(summary, 10)
-    assert (head[0], head[1]) == (CAUSES[11].title, "11.100")
-    assert others[:2] == ("4 other causes", "6.400")
-    assert len(list(wording.rows(summary, 10))) == 10 and together[1] == "67.200"
+    assert (head[0], head[1]) == (CAUSES[11].title, "11.10")
+    assert others[:2] == ("4 other causes", "6.40")
+    assert len(list(wording.rows(summary, 10))) == 10 and together[1] == "67.20"
     assert len(list(wording.rows(summary))) == 13
 
 
@@ -152,3 +153,13 @@ def test_clients_own_code_is_told_with_its_lines() -> None:
 def test_place_is_named_alone_only_if_nearly_all_seconds_are_there(elsewhere_s: float, words: str) -> None:
     cells = {(COMPUTING, "worker-1"): 4.0 - elsewhere_s, (COMPUTING, "worker-2"): elsewhere_s}
     assert f"On the critical path: {words}." in wording.paragraph(replace(OLD, bottlenecks=cells))
+
+
+def test_seconds_of_a_table_have_the_digits_of_its_sentence() -> None:
+    assert [wording.decimals(seconds) for seconds in (0.062, 0.62, 4.316, 67.2)] == [4, 3, 2, 2]
+
+
+def test_stages_have_three_digits() -> None:
+    graphs = GraphTimes(tasks=6, nbytes=1e3, seconds={stage.name: 0.0654848 for stage in GRAPH_STAGES})
+    rows = list(wording.graph_rows(graphs))
+    assert {row[1:3] for row in rows} == {("65.5", "10,900")}
