@@ -12,23 +12,28 @@ SLOWER = 1.25  # a worker is slow if its tasks take this multiple of the median 
 
 
 def typical_seconds(repeat: Repeat, seconds: Floats) -> Floats:
-    """Return for each task the median of its kind on other workers, of some lengths of all tasks.
+    """Return for each task how long it would take on another worker, from some lengths of all tasks.
 
     It differs from the task's own length only on workers that are slower for most of what they ran, whatever
-    its kind; a long task of its own does not make a worker slow.
+    its kind: by as much as that worker is slower in the median. A long task of its own neither makes a worker
+    slow, nor does it become short elsewhere.
     """
     elsewhere = np.full(len(seconds), np.nan)
     longest = np.full(len(seconds), np.nan)
     order = np.lexsort((seconds, repeat.prefix))
     for kind in np.split(order, np.flatnonzero(np.diff(repeat.prefix[order])) + 1):
         _compare_kind(kind, repeat.tasks.worker[kind], seconds[kind], elsewhere, longest)
-    slow = [
-        worker
-        for worker in repeat.workers
-        for own in [(repeat.tasks.worker == worker) & ~np.isnan(elsewhere)]
-        if _is_slow(seconds[own], elsewhere[own], longest[own])
-    ]
-    return np.where(np.isin(repeat.tasks.worker, slow) & ~np.isnan(elsewhere), elsewhere, seconds)
+    typical = seconds.copy()
+    for worker in repeat.workers:
+        own = np.flatnonzero((repeat.tasks.worker == worker) & ~np.isnan(elsewhere))
+        if _is_slow(seconds[own], elsewhere[own], longest[own]):
+            slower = max(1.0, float(np.median(_ratios(seconds[own], elsewhere[own]))))
+            typical[own] = np.maximum(elsewhere[own], seconds[own] / slower)
+    return typical
+
+
+def _ratios(seconds: Floats, elsewhere: Floats) -> Floats:
+    return seconds / np.maximum(elsewhere, 1e-9)
 
 
 def cpu_seconds(repeat: Repeat) -> Floats:
@@ -71,5 +76,5 @@ def _kth_other(positions: Codes, k: int) -> int:
 def _is_slow(seconds: Floats, elsewhere: Floats, longest: Floats) -> bool:
     """Whether a worker takes longer for most tasks; or, if it ran few, longer than anybody for each."""
     if len(seconds) >= LEAST_ALIKE:
-        return bool(np.median(seconds / np.maximum(elsewhere, 1e-9)) > SLOWER)
+        return bool(np.median(_ratios(seconds, elsewhere)) > SLOWER)
     return len(seconds) > 1 and bool((seconds > longest).all())

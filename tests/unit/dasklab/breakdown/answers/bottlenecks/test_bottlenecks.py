@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import avoidable
 from dasklab.breakdown.answers.summary import Summary, summarise, without_places
-from dasklab.breakdown.model.causes import BUSY_PEERS, CPU, GRAPHS, LINK, MESSAGE, PLACEMENT, SLOW, WORKER_LAG
+from dasklab.breakdown.model.causes import (
+    BUSY_PEERS,
+    COMPUTING,
+    CPU,
+    GRAPHS,
+    LINK,
+    MESSAGE,
+    PLACEMENT,
+    SLOW,
+    WORKER_LAG,
+)
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.comparison.difference import Difference
 from hypothesis import given, settings
@@ -55,6 +65,16 @@ def test_a_worker_that_ran_little_is_slow_if_it_took_longer_than_anybody() -> No
     assert first([*others, *late], 18.0) == (SLOW, "worker-2", pytest.approx(16.0))
     late[0]["stop_s"] = 0.9
     assert first([*others, *late], 18.0)[0] is not SLOW
+
+
+def test_a_long_task_of_a_somewhat_slower_worker_computes() -> None:
+    """Elsewhere it would be shorter by as much as that worker's other tasks are, not as short as they are."""
+    rows = tasks(1.3)
+    last = rows[-1]["stop_s"]
+    long = task("inc-20", "worker-2", 1, last, last + 13.0, decided=last, trigger=rows[-1]["key"])
+    blamed = summarise([make_repeat([*rows, long], stop=last + 13.0)]).bottlenecks
+    assert blamed[COMPUTING, "worker-2"] == pytest.approx(20.0)
+    assert blamed[SLOW, "worker-2"] == pytest.approx(6.0)
 
 
 def test_a_busy_event_loop_during_slow_tasks_is_worker_lag() -> None:
