@@ -23,6 +23,8 @@ from dasklab.breakdown.assign.threads import without_threads
 from dasklab.breakdown.model.causes import (
     ANSWER,
     BUILD,
+    PLACEMENT,
+    RECEIVED,
     UNDIVIDED,
     USER,
     Bottleneck,
@@ -175,11 +177,15 @@ def without_places(cells: Mapping[tuple[Label, str], float]) -> dict[Label, floa
 
 
 def hosts(cells: Mapping[tuple[Label, str], float], label: Label) -> list[tuple[str, float]]:
-    """Return the hosts that a cause's seconds are about, most first. A pair counts for both of its ends."""
+    """Return the hosts that a cause's seconds are about, most first.
+
+    A pair counts for both of its ends, but for what its first one, the receiver, waits for or is busy with.
+    """
+    ends = 1 if label in (RECEIVED, PLACEMENT) else 2
     total: defaultdict[str, float] = defaultdict(float)
     for (other, place), seconds in cells.items():
         if other == label:
-            for host in place.split(" < "):
+            for host in place.split(" < ")[:ends]:
                 total[host] += seconds
     return sorted(total.items(), key=lambda item: -item[1])
 

@@ -38,6 +38,7 @@ from dasklab.breakdown.model.causes import (
     QUEUE,
     RESULT,
     SERIALISE,
+    SHUFFLE,
     STARVED,
     UNDIVIDED,
     UNMETERED,
@@ -143,6 +144,15 @@ def _interpreter(repeat: Repeat, intervals: Intervals) -> Floats:
 
 
 def _external(repeat: Repeat, intervals: Intervals) -> Floats:
+    return np.where(repeat.is_shuffle[intervals.task], 0.0, _waits(repeat, intervals))
+
+
+def _shuffle(repeat: Repeat, intervals: Intervals) -> Floats:
+    return np.where(repeat.is_shuffle[intervals.task], _waits(repeat, intervals), 0.0)
+
+
+def _waits(repeat: Repeat, intervals: Intervals) -> Floats:
+    """Return the time for which tasks used no CPU and nothing else is known that they waited for."""
     shares = repeat.evidence.shares
     explained = shares.starved + shares.interpreter + shares.threads + shares.unknown
     return _without_cpu(repeat, intervals, 1 - explained)
@@ -192,6 +202,7 @@ DIVISIONS = (
     Division(GARBAGE, AT_NODES, _collections),
     Division(STARVED, AT_NODES, _starved),
     Division(INTERPRETER, (COMPUTE,), _interpreter),
+    Division(SHUFFLE, (COMPUTE,), _shuffle),
     Division(EXTERNAL, (COMPUTE,), _external),
     Division(EXTERNAL_OR_STARVED, (COMPUTE,), _external_or_starved),
     Division(UNMETERED, (COMPUTE,), _unmetered),

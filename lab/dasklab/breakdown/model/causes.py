@@ -84,7 +84,7 @@ UNMETERED_TASKS = Bottleneck(
 )
 BETWEEN_COMPUTATIONS = Bottleneck("between computations", "between computations")
 RESULTS = Bottleneck("results", "results on their way to the client's code")
-LOCKS = Bottleneck("locks", "waiting for locks, semaphores, queues or events")
+LOCKS = Bottleneck("locks", "locks, semaphores, queues or events (waited for, or held while others waited)")
 NESTED_TASKS = Bottleneck("nested tasks", "tasks that wait for tasks of their own")
 OUTSIDE = Bottleneck("outside", "tasks that wait for something outside of Dask")
 UNKNOWN_WAIT = Bottleneck(
@@ -158,6 +158,12 @@ PEER = _register(
     "waiting for data: the peer was busy",
     "The worker that has the data had not handled the request yet, went on with other work after it wrote "
     "the data, or answered that it was busy.",
+)  # fmt: skip
+SHUFFLE = _register(
+    "shuffle", Group.DATA, Kind.WAITING, BUSY_PEERS,
+    "waiting for data: inside a shuffle",
+    "A task of a peer-to-peer shuffle or rechunk ran without using a CPU: it exchanges its data itself, and "
+    "waits for event loops, peers and disks.",
 )  # fmt: skip
 WIRE = _register(
     "wire", Group.DATA, Kind.WAITING, LINK,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -28,6 +29,8 @@ from dasklab.breakdown.model.step_function import ZERO, StepFunction
 CLIENT, SCHEDULER = "client", "scheduler"
 CLIENT_CODE, SCHEDULER_CODE, FIRST_WORKER = 0, 1, 2
 INSIDE_TASKS = "Client-worker-"
+PEER_TO_PEER = re.compile(r"(shuffle|rechunk)-(transfer|p2p|barrier)|p2p")
+"""In the name of a task: a step of a shuffle whose tasks exchange their data themselves."""
 """Ids of clients of tasks begin so: what they send belongs to whatever sent the task."""
 
 
@@ -341,6 +344,13 @@ class Repeat:
         """The kind of each task, as a number."""
         codes, _ = pd.factorize(np.array(self.prefixes, dtype=object))
         return codes.astype(np.int64)[self.tasks.key]
+
+    @cached_property
+    def is_shuffle(self) -> Mask:
+        """Which tasks are steps of a peer-to-peer shuffle or rechunk; the last row stands for no task."""
+        of_prefix = {prefix: bool(PEER_TO_PEER.search(prefix)) for prefix in set(self.prefixes)}
+        of_key = np.array([of_prefix[prefix] for prefix in self.prefixes], bool)
+        return np.append(of_key[self.tasks.key] if len(self.tasks) else np.zeros(0, bool), False)
 
     @cached_property
     def task_clients(self) -> tuple[Codes, list[str]]:

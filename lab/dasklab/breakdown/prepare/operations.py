@@ -18,7 +18,7 @@ from dasklab.breakdown.model.arrays import NONE, Floats, floats, positions
 from dasklab.breakdown.model.repeat import INSIDE_TASKS, Repeat
 from dasklab.records.assemble import texts
 
-BATCH_S = 0.5  # a line whose client does other things for longer between two graphs begins an operation
+BATCH_S = 0.2  # a line whose client does other things for longer between two graphs begins an operation
 
 
 @dataclass(frozen=True)

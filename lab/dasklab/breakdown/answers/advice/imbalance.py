@@ -148,7 +148,7 @@ def _skew(case: Measurements, worker: str, idle_s: float) -> str:
     share = work_s[list(case.repeat.threads).index(worker)] / work_s.sum()
     return (
         f"{worker} did {100 * share:.0f} % of the work of {len(work_s)} workers: tasks queued there while"
-        f" threads of the others had none ({idle_s:.1f} s {case.length})"
+        f" threads of the others had none ({idle_s * case.threads:.1f} thread-seconds)"
     )
 
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from dasklab.breakdown.answers.advice.rules import Measurements
 from dasklab.breakdown.model.arrays import Mask
+from dasklab.breakdown.model.repeat import PEER_TO_PEER
 
 REDUCTION = re.compile(r"-tree$|^(series|dataframe)-groupby-.*-agg|-groupby-agg")
 """The last steps of a data frame's reduction, such as a groupby with its groups in one partition."""
 
 TASK_SHUFFLE = re.compile(r"taskshuffle")
 TASK_RECHUNK = re.compile(r"^rechunk-(merge|split)(?!.*(transfer|p2p))")
-P2P = re.compile(r"(shuffle|rechunk)-(transfer|p2p|barrier)|p2p")
 OVERLAP = re.compile(r"overlap")
 
 
@@ -25,7 +25,7 @@ def kind_of(case: Measurements, row: int) -> str:
 
 def is_of_collection(kind: str) -> bool:
     """Return whether nobody can split a task of this kind: a collection made it."""
-    return any(pattern.search(kind) for pattern in (REDUCTION, TASK_RECHUNK, P2P))
+    return any(pattern.search(kind) for pattern in (REDUCTION, TASK_RECHUNK, PEER_TO_PEER))
 
 
 def rows_of(case: Measurements, pattern: re.Pattern[str]) -> Mask:

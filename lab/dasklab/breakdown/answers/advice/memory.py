@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.facts.facts import largest_results
@@ -31,22 +33,35 @@ def _spilling(case: Measurements) -> Symptom | None:
 
 
 def _paused(case: Measurements) -> Symptom | None:
-    seconds = case.thread_s(PAUSED)
+    seconds = _paused_s(case)
     if not seconds or _has_few_results(case):
         return None
-    return Symptom(seconds, _pause(case, seconds) + _largest(case))
+    return Symptom(seconds, _pause(case) + _largest(case))
 
 
 def _unmanaged(case: Measurements) -> Symptom | None:
-    seconds = case.thread_s(PAUSED)
+    seconds = _paused_s(case)
     if not seconds or not _has_few_results(case):
         return None
     few = f"Dask manages less than {FEW_RESULT_BYTES / 1e6:.0f} MB of it"
-    return Symptom(seconds, f"{_pause(case, seconds)}, although {few}")
+    return Symptom(seconds, f"{_pause(case)}, although {few}")
 
 
-def _pause(case: Measurements, seconds: float) -> str:
-    return f"Workers were paused for {seconds:.1f} s {case.length} because their memory was nearly full"
+def _paused_s(case: Measurements) -> float:
+    """Return what pauses cost: on the critical path, or as a share of all threads' time."""
+    return max(case.path_s(PAUSED), case.thread_s(PAUSED))
+
+
+def _pause(case: Measurements) -> str:
+    """Name the paused worker, or say how many there were, and for how long they were paused."""
+    repeat, paused = case.repeat, case.repeat.evidence.paused
+    nodes = np.unique(paused.member)
+    times = paused.within(nodes, np.full(len(nodes), repeat.start), np.full(len(nodes), repeat.stop))
+    if len(nodes) == 1:
+        name, seconds = repeat.places.nodes[int(nodes[0])], float(times[0])
+        return f"{name} was paused for {seconds:.1f} s {case.length} because its memory was nearly full"
+    longest = f" for up to {times.max():.1f} s {case.length}" if len(nodes) else ""
+    return f"Workers were paused{longest} because their memory was nearly full"
 
 
 def _has_few_results(case: Measurements) -> bool:

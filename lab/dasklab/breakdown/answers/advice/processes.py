@@ -8,12 +8,11 @@ import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import LEAST_SHARE, AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.facts.activities import SampledActivity
+from dasklab.breakdown.answers.facts.activities import BLOCKED_S, SampledActivity
 from dasklab.breakdown.answers.facts.facts import running_while_blocked
 from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
 from dasklab.breakdown.model.repeat import SCHEDULER
 
-BLOCKED_S = 0.03  # a shorter busy interval of an event loop is everyday work
 MANY_TASKS = 1000  # fewer are not what a scheduler's memory is full of
 OTHERS_SHARE = 0.5  # of the CPU time that the cluster's own processes used
 LIBRARY_THREADS = 1.5  # CPUs that a task uses or waits for
@@ -21,7 +20,7 @@ NAMED = ("import", "sizeof")  # activities of an event loop that have rules of t
 
 
 def _cpu(case: Measurements) -> Symptom | None:
-    is_known = case.bottleneck(CPU)[1] in case.facts.host_cpu_s
+    is_known = case.bottleneck(CPU)[1] in case.facts.host_cpu_s and case.has_all_workers
     if not is_known or _others_s(case) or _cpus_of_a_task(case) > LIBRARY_THREADS:
         return None
     return _starved(case, "") if case.threads > _cpus_in_use(case) else None
@@ -120,8 +119,8 @@ def _held_by_tasks(case: Measurements) -> Symptom | None:
     seconds, worker, kind = blocked
     return Symptom(
         seconds,
-        f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, most of it while {kind}"
-        " ran",
+        f"The run waited {seconds:.1f} s {case.length} for the blocked event loop of {worker}, most of it"
+        f" while {kind} ran",
     )
 
 
@@ -143,8 +142,8 @@ def _blocked_by(case: Measurements, word: str, doing: str) -> Symptom | None:
     where = f" in {some.code}" if some.code and not some.name else ""
     return Symptom(
         min(seconds, some.seconds),
-        f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, most of it by"
-        f" {what}{where}",
+        f"The run waited {seconds:.1f} s {case.length} for the blocked event loop of {worker}, most of it"
+        f" by {what}{where}",
     )
 
 
@@ -163,8 +162,8 @@ def _blocked_by_unpickling(case: Measurements) -> Symptom | None:
     converting_s = _converting_s(case, worker)
     return Symptom(
         min(seconds, converting_s),
-        f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, and it serialised and"
-        f" deserialised data for {converting_s:.1f} s",
+        f"The run waited {seconds:.1f} s {case.length} for the blocked event loop of {worker}, which"
+        f" serialised and deserialised data for {converting_s:.1f} s",
     )
 
 
@@ -180,8 +179,8 @@ def _blocked_otherwise(case: Measurements) -> Symptom | None:
     seconds, worker, _ = blocked
     return Symptom(
         seconds,
-        f"The event loop of {worker} was blocked for {seconds:.1f} s {case.length}, and no kind of task ran"
-        " for most of that time",
+        f"The run waited {seconds:.1f} s {case.length} for the blocked event loop of {worker}, and no"
+        " kind of task ran for most of that time",
     )
 
 

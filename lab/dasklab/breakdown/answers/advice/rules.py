@@ -11,7 +11,7 @@ import numpy as np
 from dasklab.breakdown.answers.bottlenecks.grounds import Item
 from dasklab.breakdown.answers.facts.activities import SampledActivity, activities
 from dasklab.breakdown.answers.facts.facts import Facts
-from dasklab.breakdown.answers.summary import Summary
+from dasklab.breakdown.answers.summary import Summary, hosts
 from dasklab.breakdown.model.arrays import Codes, Floats, Mask
 from dasklab.breakdown.model.causes import STARVED, Bottleneck, Cause
 from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
@@ -67,10 +67,10 @@ class Measurements:
     def where(self, bottleneck: Bottleneck) -> str:
         """Say where a bottleneck is: at one process only if nearly all of its seconds are there."""
         seconds, place = self.bottleneck(bottleneck)
-        if self.summary.bottlenecks.get((bottleneck, place), 0.0) >= NEARLY_ALL * seconds:
+        shares = dict(hosts(self.summary.bottlenecks, bottleneck))
+        if shares.get(place, 0.0) >= NEARLY_ALL * seconds:
             return process(place)
-        places = {name for of, name in self.summary.bottlenecks if of is bottleneck}
-        return "several workers" if places <= set(self.repeat.threads) else "several processes"
+        return "several workers" if set(shares) <= set(self.repeat.threads) else "several processes"
 
     @cached_property
     def has_failed(self) -> Mask:
@@ -104,14 +104,6 @@ class Measurements:
     @property
     def threads(self) -> int:
         return sum(self.repeat.threads.values())
-
-    def starved_share(self, node: int) -> float:
-        """Return for which share of its tasks' time a process's threads waited for a CPU; 0 if unknown."""
-        use, seconds = self.repeat.evidence.cpu.get(node), self.task_s[self.repeat.tasks.worker == node].sum()
-        if use is None or not seconds:
-            return 0.0
-        _, waited_s, _ = use.between(np.array([self.repeat.start]), np.array([self.repeat.stop]))
-        return float(np.nan_to_num(waited_s[0]) / seconds)
 
     @cached_property
     def running(self) -> StepFunction:

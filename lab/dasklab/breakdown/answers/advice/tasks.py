@@ -60,6 +60,8 @@ def small_tasks(case: Measurements) -> Symptom | None:
     if len(case.task_s) < LEAST_SMALL or (median := float(np.median(case.task_s))) >= SMALL_TASK_S:
         return None
     seconds = case.path_s(LOGIC, LOOP, TIMER, MESSAGE, LAG)
+    if any(not some.kind and some.code and some.seconds > seconds / 2 for some in case.activities):
+        return None  # an event loop ran code that is not Dask's
     return Symptom(
         seconds,
         f"{len(case.task_s):,} tasks took {1e3 * median:.2g} ms each (median); Dask's own work between them"

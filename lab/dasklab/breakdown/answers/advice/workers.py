@@ -7,13 +7,11 @@ import pandas as pd
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
-from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds, unhindered_seconds
+from dasklab.breakdown.answers.bottlenecks.slow_workers import SLOWER, typical_seconds, unhindered_seconds
 from dasklab.breakdown.model.arrays import Codes, Floats, Mask
 from dasklab.breakdown.model.causes import EXTERNAL, MISSING_WORKERS, NO_WORKER
 from dasklab.breakdown.model.repeat import Repeat
 
-MUCH_STARVED = 0.25  # of the time of a worker's tasks, in which its threads waited for a CPU
-SLOWER = 1.5  # x the same kinds of tasks elsewhere, in the median
 LEAST_ALIKE = 5  # tasks
 FIRST_SLOWER = 2.0  # x nearly all later tasks of its kind
 STAGGERED = 0.25  # share of a task's length: by so much the steps of a queue may differ
@@ -40,7 +38,7 @@ def _slow_worker(case: Measurements) -> Symptom | None:
     beyond_s = np.bincount(repeat.tasks.worker[is_slow], (seconds - typical)[is_slow], repeat.workers.stop)
     node = int(beyond_s.argmax())
     own = is_slow & (repeat.tasks.worker == node)
-    if np.count_nonzero(own) < LEAST_ALIKE or case.starved_share(node) > MUCH_STARVED:
+    if np.count_nonzero(own) < LEAST_ALIKE:
         return None
     ratio = float(np.median(seconds[own] / np.maximum(typical[own], 1e-9)))
     if ratio < SLOWER:

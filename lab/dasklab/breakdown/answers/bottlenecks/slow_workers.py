@@ -8,7 +8,7 @@ from dasklab.breakdown.model.arrays import Codes, Floats
 from dasklab.breakdown.model.repeat import Repeat
 
 LEAST_ALIKE = 5  # fewer tasks of a kind do not show what is usual
-SLOWER = 1.25  # a worker is slow if its tasks take this multiple of the median elsewhere
+SLOWER = 1.5  # a worker is slow if its tasks take this multiple of the median elsewhere, where CPUs are free
 
 
 def typical_seconds(repeat: Repeat, seconds: Floats) -> Floats:
@@ -16,8 +16,10 @@ def typical_seconds(repeat: Repeat, seconds: Floats) -> Floats:
 
     It differs from the task's own length only on workers that are slower for most of what they ran, whatever
     its kind: by as much as that worker is slower in the median. A long task of its own neither makes a worker
-    slow, nor does it become short elsewhere.
+    slow, nor does it become short elsewhere. Threads that get a CPU for half of their time may look twice as
+    slow as others, so a worker must be slower by as much more.
     """
+    least = SLOWER / max(1e-9, 1 - max((starved_share(repeat, node) for node in repeat.workers), default=0.0))
     elsewhere = np.full(len(seconds), np.nan)
     longest = np.full(len(seconds), np.nan)
     order = np.lexsort((seconds, repeat.prefix))
@@ -26,7 +28,7 @@ def typical_seconds(repeat: Repeat, seconds: Floats) -> Floats:
     typical = seconds.copy()
     for worker in repeat.workers:
         own = np.flatnonzero((repeat.tasks.worker == worker) & ~np.isnan(elsewhere))
-        if _is_slow(seconds[own], elsewhere[own], longest[own]):
+        if _is_slow(seconds[own], elsewhere[own], longest[own], least):
             slower = max(1.0, float(np.median(_ratios(seconds[own], elsewhere[own]))))
             typical[own] = np.maximum(elsewhere[own], seconds[own] / slower)
     return typical
@@ -34,6 +36,16 @@ def typical_seconds(repeat: Repeat, seconds: Floats) -> Floats:
 
 def _ratios(seconds: Floats, elsewhere: Floats) -> Floats:
     return seconds / np.maximum(elsewhere, 1e-9)
+
+
+def starved_share(repeat: Repeat, node: int) -> float:
+    """Return for which share of its tasks' time a process's threads waited for a CPU; 0 if unknown."""
+    tasks, use = repeat.tasks, repeat.evidence.cpu.get(node)
+    seconds = float((tasks.stop - tasks.start)[tasks.worker == node].sum())
+    if use is None or not seconds:
+        return 0.0
+    _, waited_s, _ = use.between(np.array([repeat.start]), np.array([repeat.stop]))
+    return min(1.0, float(np.nan_to_num(waited_s[0])) / seconds)
 
 
 def cpu_seconds(repeat: Repeat) -> Floats:
@@ -73,8 +85,8 @@ def _kth_other(positions: Codes, k: int) -> int:
     return k + int(np.searchsorted(positions - np.arange(len(positions)), k, side="right"))
 
 
-def _is_slow(seconds: Floats, elsewhere: Floats, longest: Floats) -> bool:
+def _is_slow(seconds: Floats, elsewhere: Floats, longest: Floats, least: float) -> bool:
     """Whether a worker takes longer for most tasks; or, if it ran few, longer than anybody for each."""
     if len(seconds) >= LEAST_ALIKE:
-        return bool(np.median(_ratios(seconds, elsewhere)) > SLOWER)
+        return bool(np.median(_ratios(seconds, elsewhere)) > least)
     return len(seconds) > 1 and bool((seconds > longest).all())

@@ -20,6 +20,7 @@ MOST = 0.7  # share of the samples, and of their time, from which on they agree
 LOCK_SHARE = 1 / 3  # whoever holds a lock often waits, too, for what it protects
 LEAST_SAMPLES, LEAST_S = 3, 0.3
 LEAST_SHARE = 0.03  # of the repeat
+BLOCKED_S = 0.03  # a shorter busy interval of an event loop is everyday work
 LEAST_TASK_S = 0.2  # of shorter tasks, samples show hardly more than the end
 FRAME = re.compile(r"(?P<function>.*) \((?P<path>.*):\d+\)")
 STANDARD_LIBRARY = re.compile(r"/python3[.\d]*/(?!(?:site|dist)-packages/)|^<frozen ")
@@ -100,12 +101,20 @@ def _agreed(repeat: Repeat, kind: str, reason: str, samples: Sequence[StackSampl
         activity=own[0].activity,
         name=names.pop() if len(names) == 1 else "",
         code=codes.pop() if len(codes) == 1 else "",
-        seconds=sum(sample.seconds for sample in samples),
+        seconds=(not kind and _blocked_s(repeat, own[0].node)) or sum(sample.seconds for sample in samples),
         agree=len(own),
         samples=len(samples),
         start_s=min(sample.time for sample in own) - repeat.start,
         stop_s=max(sample.time for sample in own) - repeat.start,
     )
+
+
+def _blocked_s(repeat: Repeat, node: int) -> float:
+    """Return for how long an event loop was busy for long at a time; 0 if that was not recorded."""
+    busy = repeat.busy
+    long = (busy.member == node) & (busy.stop - busy.start >= BLOCKED_S)
+    start, stop = np.maximum(busy.start[long], repeat.start), np.minimum(busy.stop[long], repeat.stop)
+    return float(np.maximum(0.0, stop - start).sum())
 
 
 def _are_most(own: Sequence[StackSample], samples: Sequence[StackSample]) -> bool:

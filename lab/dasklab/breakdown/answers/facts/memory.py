@@ -15,6 +15,7 @@ from dasklab.breakdown.model.repeat import CLIENT, SCHEDULER, Repeat
 from dasklab.model.forms.json_output import Number
 
 THRESHOLDS = ("terminate", "pause", "spill")
+HEARTBEAT_S = 0.5  # memory is that of up to so long before
 """Shares of the limit that a process's memory is compared with by Dask, the highest first."""
 
 
@@ -107,10 +108,13 @@ def peaks(repeat: Repeat, workers: Sequence[WorkerMemory], shares: Mapping[str, 
 
 
 def _kind_at(repeat: Repeat, worker: str, time: float) -> str:
-    """Return the kind of most of the tasks that a worker ran at a time."""
+    """Return the kind of most of the tasks that a worker ran at a time; none while it was paused."""
     if worker not in repeat.threads:
         return ""
-    tasks = repeat.tasks
+    tasks, node = repeat.tasks, np.array([repeat.node(worker)])
+    before, after = np.array([time - HEARTBEAT_S]), np.array([time + HEARTBEAT_S])
+    if repeat.evidence.paused.within(node, before, after)[0] > 0:
+        return ""
     runs = (tasks.worker == repeat.node(worker)) & (tasks.start <= time) & (tasks.stop >= time)
     names = [repeat.prefixes[key] for key in tasks.key[runs].tolist()]
     return max(names, key=names.count, default="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -214,15 +215,15 @@ EXAMPLES = {
         tasks=equal_tasks(1000, 0.01),
     ),
     "tasks that block the event loop": Example(
-        "The event loop of worker-1 was blocked for 3.0 s of 10.0 s, most of it while parse ran",
+        "The run waited 3.0 s of 10.0 s for the blocked event loop of worker-1, most of it while parse ran",
         bottleneck=(WORKER_LAG, "worker-1"), tasks=PARSE, busy=BLOCKED,
     ),
     "slow unpickling": Example(
-        "blocked for 3.0 s of 10.0 s, and it serialised and deserialised data for 3.9 s",
+        "loop of worker-1, which serialised and deserialised data for 3.9 s",
         bottleneck=(WORKER_LAG, "worker-1"), fetches=UNPICKLED, busy=BLOCKED,
     ),
     "imports in the event loop": Example(
-        "worker-1 was blocked for 3.0 s of 10.0 s, most of it by importing pandas",
+        "for the blocked event loop of worker-1, most of it by importing pandas",
         bottleneck=(WORKER_LAG, "worker-1"), busy=BLOCKED, tables={"stacks": stacks("import", name="pandas")},
     ),
     "slow __sizeof__": Example(
@@ -231,7 +232,7 @@ EXAMPLES = {
         tables={"stacks": stacks("sizeof", stack=["Model.__sizeof__ (/me/model.py:3)"])},
     ),
     "blocked event loops": Example(
-        "The event loop of worker-1 was blocked for 3.0 s of 10.0 s, and no kind of task ran",
+        "The run waited 3.0 s of 10.0 s for the blocked event loop of worker-1, and no kind",
         bottleneck=(WORKER_LAG, "worker-1"), busy=BLOCKED,
     ),
     "spilling": Example(
@@ -241,7 +242,7 @@ EXAMPLES = {
         facts=Facts(spilled_bytes=70e6),
     ),
     "paused workers": Example(
-        "paused for 3.0 s of 10.0 s because their memory was nearly full; results of add", PAUSED,
+        "Workers were paused because their memory was nearly full; results of add", PAUSED,
         tasks=[row | {"nbytes": 40e6} for row in equal_tasks(2, 0.1)],
     ),
     "unmanaged memory": Example("although Dask manages less than 10 MB of it", PAUSED),
@@ -297,6 +298,24 @@ def test_a_lock_that_was_seen_is_named() -> None:
     assert str(piece).startswith(
         "Tasks of write waited for a lock of their process (SerializableLock), in 30 of"
     )
+
+
+def test_a_pause_is_as_long_as_the_worker_was_paused() -> None:
+    """It costs all of that where the path waited for it, half of it where one of two threads did."""
+    pause = {"kind": "worker-status-change", "subject": "worker-1"}
+    events = [
+        pause | {"time_s": 2.0, "detail": json.dumps({"prev": "running", "status": "paused"})},
+        pause | {"time_s": 8.0, "detail": json.dumps({"prev": "paused", "status": "running"})},
+    ]
+    example = replace(EXAMPLES["unmanaged memory"], tables={"events": events})
+    (piece,) = [some for some in advise(example.measurements()) if some.rule.title == "unmanaged memory"]
+    assert piece.sentence.startswith("worker-1 was paused for 6.0 s of 10.0 s because its memory")
+
+
+def test_code_that_blocks_the_scheduler_is_not_dasks_work() -> None:
+    own = {"stacks": [row | {"node": "scheduler"} for row in stacks("", stack=["burn (/me/plugin.py:3)"])]}
+    example = replace(EXAMPLES["small tasks"], tables=own)
+    assert "small tasks" not in titles(example.measurements())
 
 
 def test_results_from_before_the_record_are_results_too() -> None:

@@ -26,6 +26,7 @@ from dasklab.breakdown.model.causes import (
     LOCK,
     NESTED,
     PAUSED,
+    SHUFFLE,
     STARVED,
     UNMETERED,
     Cause,
@@ -154,6 +155,12 @@ def test_a_failed_attempt_is_divided_by_what_its_process_used() -> None:
     assert (found[COMPUTE], found[EXTERNAL]) == (pytest.approx(1.6), pytest.approx(6.4))
     unknown = seconds(break_down(make_repeat([failed], threads=ONE)))
     assert unknown[UNMETERED] == pytest.approx(8.0)
+
+
+def test_a_shuffle_waits_for_its_own_exchange() -> None:
+    failed = task("shuffle-transfer-1", "worker-1", 1, 1.0, 9.0, decided=0.9) | {"status": "error"}
+    found = seconds(break_down(make_repeat([failed], threads=ONE, tables={"cpu": cpu(2.0, 0.0)})))
+    assert (found.get(EXTERNAL, 0.0), found[SHUFFLE]) == (0.0, pytest.approx(6.4))
 
 
 def test_two_tasks_of_a_process_wait_for_the_interpreter() -> None:

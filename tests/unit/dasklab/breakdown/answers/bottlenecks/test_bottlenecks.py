@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import avoidable
-from dasklab.breakdown.answers.summary import Summary, summarise, without_places
+from dasklab.breakdown.answers.bottlenecks.slow_workers import typical_seconds
+from dasklab.breakdown.answers.summary import Summary, hosts, summarise, without_places
 from dasklab.breakdown.model.causes import (
     BUSY_PEERS,
     COMPUTING,
@@ -16,7 +17,9 @@ from dasklab.breakdown.model.causes import (
     LINK,
     MESSAGE,
     PLACEMENT,
+    RECEIVED,
     SLOW,
+    WIRE,
     WORKER_LAG,
 )
 from dasklab.breakdown.model.repeat import Repeat
@@ -69,12 +72,22 @@ def test_a_worker_that_ran_little_is_slow_if_it_took_longer_than_anybody() -> No
 
 def test_a_long_task_of_a_somewhat_slower_worker_computes() -> None:
     """Elsewhere it would be shorter by as much as that worker's other tasks are, not as short as they are."""
-    rows = tasks(1.3)
+    rows = tasks(2.0)
     last = rows[-1]["stop_s"]
-    long = task("inc-20", "worker-2", 1, last, last + 13.0, decided=last, trigger=rows[-1]["key"])
-    blamed = summarise([make_repeat([*rows, long], stop=last + 13.0)]).bottlenecks
+    long = task("inc-20", "worker-2", 1, last, last + 20.0, decided=last, trigger=rows[-1]["key"])
+    blamed = summarise([make_repeat([*rows, long], stop=last + 20.0)]).bottlenecks
     assert blamed[COMPUTING, "worker-2"] == pytest.approx(20.0)
-    assert blamed[SLOW, "worker-2"] == pytest.approx(6.0)
+    assert blamed[SLOW, "worker-2"] == pytest.approx(20.0)
+
+
+def test_a_worker_is_not_slow_by_as_much_as_threads_waited_for_a_cpu() -> None:
+    use = {"node": "worker-1", "loop_waiting_s": 0.0}
+    waited = {"time_s": 20.0, "cpu_s": 5.0, "waiting_s": 5.0}
+    cpu = [use | {"time_s": 0.0, "cpu_s": 0.0, "waiting_s": 0.0}, use | waited]
+    for tables, slow in (({}, 10), ({"cpu": cpu}, 0)):
+        repeat = make_repeat(tasks(2.0), stop=20.0, tables=tables)
+        seconds = repeat.tasks.stop - repeat.tasks.start
+        assert (typical_seconds(repeat, seconds) < seconds).sum() == slow
 
 
 def test_a_busy_event_loop_during_slow_tasks_is_worker_lag() -> None:
@@ -217,3 +230,9 @@ def test_the_scheduler_s_link_is_named_where_all_workers_share_its_delay() -> No
     assert Difference(old, new).ranked()[0][:2] == (LINK, "scheduler")
     one = replace(new, breakdown=cells | {(MESSAGE, "worker-2 < scheduler"): 4.0})
     assert Difference(old, one).ranked()[0][:2] == (LINK, "worker-2")
+
+
+def test_who_receives_data_is_named_not_its_sender() -> None:
+    cells = {(RECEIVED, PAIR): 2.0, (WIRE, PAIR): 1.0}
+    assert hosts(cells, RECEIVED) == [("worker-3", 2.0)]
+    assert hosts(cells, WIRE) == [("worker-3", 1.0), ("worker-1", 1.0)]
