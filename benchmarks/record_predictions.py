@@ -18,7 +18,7 @@ a set of predictions, so that those of an earlier state of the code stay.
     list s         what the list scheduler predicts
 
 ``--keep`` writes the table to ``docs/results/record-predictions.md``, and the errors to
-``lab/dasklab/predict/validated_records.json``.
+``lab/dasklab/predict/validated_records.json``, where cells of other settings stay.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
@@ -352,6 +352,14 @@ def cases(cells: list[PredictedCell]) -> Iterator[Case]:
             )
 
 
+def with_others(own: Iterable[Case]) -> list[Case]:
+    """Return these cases after the stored ones of other programs and settings."""
+    new = {case.model_copy(update={"error": 0.0}).model_dump_json(): case for case in own}
+    stored = ValidatedRecords.read().cases
+    others = (case for case in stored if case.model_copy(update={"error": 0.0}).model_dump_json() not in new)
+    return [*others, *new.values()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -374,7 +382,7 @@ def main() -> None:
         if args.keep:
             block = f"{Path(__file__).name} {args.look}"
             DOCUMENT.write_text(replace_block(DOCUMENT.read_text(), block, table(cells)))
-            documents.write(HERE, ValidatedRecords(cases=tuple(cases(cells))))
+            documents.write(HERE, ValidatedRecords(cases=tuple(with_others(cases(cells)))))
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ class Validated(Document):
             if name == "rate_mbit" and max(values, default=0.0) >= UNCAPPED_MBIT:
                 value = min(value, max(values))  # above it, a faster link changes nothing
             if not near(value, values):
-                yield f"{name} {format_number(value)} (validated: {_range(values)})"
+                yield f"{name} {_number(value)} (validated: {_range(values)})"
         if scenario.racks:
             yield "racks (validated: none)"
 
@@ -160,4 +160,9 @@ def _range(values: Sequence[float]) -> str:
     if not values:
         return "none"
     least, most = min(values), max(values)
-    return format_number(least) if least == most else f"{format_number(least)} to {format_number(most)}"
+    return _number(least) if least == most else f"{_number(least)} to {_number(most)}"
+
+
+def _number(value: float) -> str:
+    """Return an amount; most of them are whole numbers."""
+    return f"{value:,.0f}" if value == round(value) else format_number(value)

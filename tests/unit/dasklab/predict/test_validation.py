@@ -54,7 +54,7 @@ def test_faster_than_uncapped_links_is_inside_but_faster_than_a_cap_is_outside()
     uncapped = Validated(cases=(Case.of(scenario(rates_mbit=dict.fromkeys(MACHINES, 20_000.0)), 0.1),))
     assert list(uncapped.outside(scenario(rates_mbit=dict.fromkeys(MACHINES, 60_000.0)))) == []
     assert list(uncapped.outside(scenario(rates_mbit={}))) == []
-    assert list(VALIDATED.outside(scenario(rates_mbit={}))) == ["rate_mbit 1e+05 (validated: 100)"]
+    assert list(VALIDATED.outside(scenario(rates_mbit={}))) == ["rate_mbit 100,000 (validated: 100)"]
 
 
 def test_without_cases_everything_is_outside() -> None:
