@@ -22,7 +22,7 @@ import yaml
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.paths import ROLES
 from minipve.base.paths import Paths
-from minipve.image import golden
+from minipve.image import debs, golden
 from minipve.network import namespace
 
 from tests.e2e.conftest import BIN, Bench
@@ -102,7 +102,9 @@ def hosts(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ho
     (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": hosts, "vars": python}}))
     # Labs have the same addresses: their shared connections must not be mixed up.
     connection = f"[ssh_connection]\npipelining = true\ncontrol_path_dir = {folder}/cp\n"
-    (folder / "ansible.cfg").write_text(f"[defaults]\nroles_path = {ROLES}\n{connection}")
+    (folder / "ansible.cfg").write_text(
+        f"[defaults]\nroles_path = {ROLES}\ndisplay_skipped_hosts = false\n{connection}"
+    )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     yield Hosts(folder, bench, names, {**environment, "ANSIBLE_CONFIG": str(folder / "ansible.cfg")})
 
@@ -261,6 +263,42 @@ def test_proxmox_endpoint_runs_the_commands(hosts: Hosts) -> None:
     commands = {"proxmox_endpoint_start": ["echo", "started"]}
     assert changed(hosts.apply("proxmox_endpoint", "localhost", **commands)) == 1
     assert changed(hosts.apply("proxmox_endpoint", "localhost")) == 0
+
+
+def test_role_works_for_a_user_with_sudo(hosts: Hosts, tmp_path: Path) -> None:
+    """Check mode on a bare host, the role, and a second run, by the example of the README."""
+    status = tmp_path / "status"
+    status.write_text(hosts.ssh("worker-3", "cat /var/lib/dpkg/status") + "\n")
+    archive = debs.fetch(status, ["sudo"])
+    hosts.play(
+        textwrap.dedent(f"""
+        - hosts: worker-3
+          gather_facts: false
+          tasks:
+            - ansible.builtin.unarchive: {{src: {archive}, dest: /tmp}}
+            - ansible.builtin.shell: |
+                dpkg --install /tmp/sudo_*.deb && rm /tmp/*.deb
+                # Without PAM, sshd refuses keys of an account that is locked, as useradd leaves it.
+                useradd --create-home --shell /bin/bash --password '*' debian
+                echo 'debian ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/debian
+                cp --recursive /root/.ssh /home/debian/ && chown --recursive debian: /home/debian/.ssh
+                rm -rf /opt/dasklab /etc/dasklab
+    """)
+    )
+    play = """
+        - hosts: worker-3
+          become: true
+          gather_facts: false
+          roles: [netem]
+          vars: {ansible_user: debian, lab_interface: eth1, netem_links: [{rate_mbit: 20}]}
+    """
+    output = hosts.play(textwrap.dedent(play), "--check", "--diff")
+    assert changed(output) > 0
+    assert len(output.splitlines()) <= 60, output
+    assert hosts.ssh("worker-3", "ls -d /opt/dasklab /etc/dasklab 2>/dev/null; true") == ""
+    assert changed(hosts.play(textwrap.dedent(play))) > 0
+    assert changed(hosts.play(textwrap.dedent(play))) == 0
+    assert [link["rate_mbit"] for link in hosts.part("worker-3", "link", "show")["configured"]] == [20]
 
 
 def test_missing_package_is_reported_in_check_mode(hosts: Hosts) -> None:
