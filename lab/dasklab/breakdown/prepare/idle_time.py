@@ -22,6 +22,7 @@ LITTLE = 0.1  # of the time without a CPU: a shorter wait for a CPU explains non
 COMPUTES = 0.2  # share of its time for which a task uses a CPU, so that a lack of CPUs makes it longer
 COMPETES = 0.05  # share of its time for which a task that waits for the interpreter uses a CPU
 BLOCKED_S = 0.02  # an event loop that is busy for less was not blocked
+ALONE = 1.1  # tasks of a process at once, in the mean: each mostly ran alone
 ALWAYS = 0.8  # of the time of tasks, and of that for which their event loop was blocked
 LEAST_METERED_S = 0.5  # of the time of tasks: the samples do not show what less of it was
 
@@ -129,6 +130,8 @@ class _Process:
         starved = 1.0 if starved > MOSTLY else starved
         rest_s = (1 - starved) * idle_s
         is_kept = kept_s > MOSTLY * rest_s or self._is_blocked(start, stop)
+        if at_once < ALONE and starved > LITTLE:  # nobody but the event loop could hold the interpreter
+            is_kept = False
         # who holds the interpreter may wait for a CPU meanwhile
         held_s = others_s + np.nan_to_num(waiting_s) * (1 - 1 / at_once)
         is_crowded = held_s > NEARLY * rest_s and own_s > COMPETES * seconds

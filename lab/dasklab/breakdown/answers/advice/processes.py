@@ -14,7 +14,7 @@ from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
 from dasklab.breakdown.model.repeat import SCHEDULER
 
 MANY_TASKS = 1000  # fewer are not what a scheduler's memory is full of
-OTHERS_SHARE = 0.5  # of the CPU time that the cluster's own processes used
+OTHERS_SHARE = 1.0  # of the CPU time that the cluster's own processes used
 LIBRARY_THREADS = 1.5  # CPUs that a task uses or waits for
 NAMED = ("import", "sizeof")  # activities of an event loop that have rules of their own
 
@@ -22,6 +22,8 @@ NAMED = ("import", "sizeof")  # activities of an event loop that have rules of t
 def _cpu(case: Measurements) -> Symptom | None:
     is_known = case.bottleneck(CPU)[1] in case.facts.host_cpu_s and case.has_all_workers
     if not is_known or _others_s(case) or _cpus_of_a_task(case) > LIBRARY_THREADS:
+        return None
+    if case.bottleneck(GIL)[0] >= case.least_s:  # tasks of a process take turns: they need fewer CPUs
         return None
     return _starved(case, "") if case.threads > _cpus_in_use(case) else None
 
@@ -255,8 +257,8 @@ RULES = (
     ),
     AdviceRule(
         "blocked event loops", f"{BLOCKED_S} s at a time",
-        "Something ran in the event loop itself: client.run, a plugin, an import or __sizeof__ of what a task"
-        " brings. Do it in tasks, or beforehand.",
+        "Look at what ran in it: client.run, a plugin, an import, __sizeof__ of what a task brings, data that"
+        " was packed or unpacked. Do what you can of it in tasks, or beforehand.",
         pages.NONE, _blocked_otherwise, (WORKER_LAG,),
     ),
 )  # fmt: skip

@@ -318,6 +318,13 @@ def test_code_that_blocks_the_scheduler_is_not_dasks_work() -> None:
     assert "small tasks" not in titles(example.measurements())
 
 
+def test_tasks_that_take_turns_need_no_fewer_threads() -> None:
+    case = EXAMPLES["too few CPUs"].measurements()
+    assert "too few CPUs" in titles(case)
+    both = {(CPU, "scheduler"): 3.0, (GIL, "worker-1"): 2.0}
+    assert "too few CPUs" not in titles(replace(case, summary=replace(case.summary, bottlenecks=both)))
+
+
 def test_results_from_before_the_record_are_results_too() -> None:
     example = replace(EXAMPLES["unmanaged memory"], facts=Facts(memory=[FULL_OF_RESULTS]))
     assert "paused workers" in titles(example.measurements())

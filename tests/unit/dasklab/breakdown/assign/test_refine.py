@@ -108,6 +108,10 @@ CASES: dict[str, tuple[Repeat, dict[Cause, float]]] = {
         one_task({"metrics": IDLE, "cpu": cpu(2.5, 0.0), "busy": [late(2.0, 6.0)]}),
         {INTERPRETER: 6.0},
     ),
+    "nothing that a task could wait for alone, where CPUs are scarce: the loop is late, too": (
+        one_task({"metrics": IDLE, "cpu": cpu(2.5, 1.0), "busy": [late(2.0, 6.0)]}),
+        {STARVED: 0.8, EXTERNAL_OR_STARVED: 5.2},
+    ),
     "threads of its own": (one_task({"metrics": IDLE, "cpu": cpu(10.0, 0.0)}), {}),
     "a CPU for a small part, and perhaps for the rest": (
         one_task(
