@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from dasklab.console.options import SEEDS
 from dasklab.console.path_types import OutputFolder, UserPath
+from dasklab.console.simulating import simulating
 from dasklab.errors import LabError
 from dasklab.paths import display_path
 from dasklab.terminal import print_prose, print_table
-
-if TYPE_CHECKING:
-    from dasklab.model.files import Outcome
 
 HEAD = ("what", "repeats", "mean", "90 % of the repeats", "from the record", "moved between workers")
 
@@ -49,9 +45,10 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
     What this machine cannot hold is scaled by a factor that is printed, or refused.
 
     \b
-    dasklab twin run/ -o mytwin                          write the lab
-    dasklab up; dasklab run twin.yml                     in the new folder: build and measure it
-    dasklab twin ../run/ --compare results/twin/RUN      record, simulation and twin side by side
+    dasklab twin run/ -o mytwin         write the lab
+    dasklab up; dasklab run twin.yml    in the new folder: build and measure it
+    dasklab twin ../run/ --compare results/twin/RUN
+                                        record, simulation and twin together
     """
     if (folder is None) == (run is None):
         raise click.UsageError("Name a new folder (-o FOLDER), or a run of the twin (--compare RUN).")
@@ -72,11 +69,7 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
         click.echo("To build and measure it, run:")
         click.echo(f"  cd {display_path(folder)}\n  dasklab up\n  dasklab run {twins.EXPERIMENT}.yml")
         return
-    number = count(1)
-
-    def report(outcome: Outcome) -> None:
-        click.echo(f"  simulated {next(number)}: {outcome.cpu_s:.1f} s of CPU", err=True)
-
     assert run is not None  # checked above
-    compared = twins.compare(opened.single, open_run(run), range(seeds), report)
+    with simulating() as progress:
+        compared = twins.compare(opened.single, open_run(run), range(seeds), progress.report)
     print_table(HEAD, compared.cells)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -18,6 +19,7 @@ from dasklab.comparison.runs import compare_runs
 from dasklab.errors import LabError
 from dasklab.model.experiments import cells
 from dasklab.model.forms.json_output import CONFIG, Number, to_json
+from dasklab.model.forms.number_format import UNKNOWN
 from dasklab.model.settings.metric import METRICS
 from dasklab.notices import warn
 from dasklab.paths import display_path
@@ -195,19 +197,20 @@ def show_changes(old: Run, new: Run, anyway: bool, as_json: bool = False) -> Non
         click.echo(to_json(compare_runs(old, new, anyway).changes, list[CellChange]))
         return
     suffixes = [identity.heading_suffix(run) for run in (old, new)]
-    rows = [
-        (
-            METRICS[change.metric].heading,
-            change.cell,
-            METRICS[change.metric].format(change.old),
-            METRICS[change.metric].format(change.new),
-            format_interval(change.ratio),
-            _verdict(change),
-        )
-        for change in compare_runs(old, new, anyway).changes
-    ]
-    heads = ("metric", "cell", f"old{suffixes[0]}", f"new{suffixes[1]}", "new / old", "difference")
-    print_table(heads, rows)
+    heads = ("cell", f"old{suffixes[0]}", f"new{suffixes[1]}", "new / old", "difference")
+    for name, changes in groupby(compare_runs(old, new, anyway).changes, lambda change: change.metric):
+        metric = METRICS[name]
+        rows = [
+            (
+                change.cell,
+                metric.format(change.old),
+                metric.format(change.new),
+                UNKNOWN if change.ratio.low <= 0 else format_interval(change.ratio),
+                _verdict(change),
+            )
+            for change in changes
+        ]
+        print_table(heads, rows, metric.heading)
 
 
 def export_table(path: Path, output: Path) -> None:
@@ -291,6 +294,8 @@ def _print_blocks_needed(run: Run, answer: Answer, blocks: int) -> None:
 
 
 def _verdict(change: CellChange) -> str:
+    if change.old == change.new == 0:
+        return "none"
     if math.isnan(change.ratio.low):
         return "too few blocks"
     return "shown" if change.is_shown else "not shown"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 LARGER_UNIT = {"Mbit/s": "Gbit/s", "MB": "GB", "µs": "ms", "ms": "s"}  # a thousand of the first
+LARGE_COUNT = 10
 UNKNOWN = "\u2013"  # a dash stands for a number that does not exist
 
 
@@ -27,10 +28,10 @@ def format_fixed(value: float, digits: int, sign: str = "") -> str:
 
 
 def format_count(value: float) -> str:
-    """Return a whole number with thousands separators: ``191,543``. A fraction keeps one decimal: ``2.5``."""
+    """Return a whole number with thousands separators: ``191,543``. Below 10 it has a decimal: ``2.5``."""
     if not math.isfinite(value):
         return UNKNOWN
-    rounded = round(value, 1)
+    rounded = round(value, 1 if abs(value) < LARGE_COUNT else 0)
     return f"{rounded:,.0f}" if rounded == int(rounded) else f"{rounded:,.1f}"
 
 

@@ -152,6 +152,7 @@ def test_nic_models_have_drivers_and_belong_to_one_kind_of_guest() -> None:
         (191_543.0, "192,000", "191,543"),
         (0.0, "0", "0"),
         (2.5, "2.50", "2.5"),
+        (3266.9, "3,270", "3,267"),
         (float("nan"), "\u2013", "\u2013"),
     ],
 )
