@@ -70,6 +70,6 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
         click.echo(f"  cd {display_path(folder)}\n  dasklab up\n  dasklab run {twins.EXPERIMENT}.yml")
         return
     assert run is not None  # checked above
-    with simulating() as progress:
+    with simulating(seeds) as progress:
         compared = twins.compare(opened.single, open_run(run), range(seeds), progress.report)
     print_table(HEAD, compared.cells)
