@@ -29,7 +29,8 @@ def client_sentences(repeat: Repeat) -> Iterator[Sentence]:
     with_id = [share for share in foreign if share.client != UNKNOWN]
     if with_id:
         yield _foreign(repeat, f"{_who(with_id)} used the cluster, too", with_id, total)
-    if unknown := [share for share in foreign if share.client == UNKNOWN]:
+    unknown = [share for share in foreign if share.client == UNKNOWN]
+    if unknown and repeat.graphs:  # without graphs, all clients are unknown: Dask before 2025.4
         title = "Tasks that were there before the recording, of an unknown client"
         yield _foreign(repeat, title, unknown, total)
 

@@ -44,6 +44,7 @@ SAMPLES_OF_A_STEP = 10  # after so many, they are taken half as often
 MAX_FRAMES, MAX_FRAME_TEXT = 12, 200
 MAX_DEPTH = 200
 IMPORTING = "<frozen importlib"
+BY_VALUE = "<dynamic-code>"  # how cloudpickle names the file, from 3.1.3 on
 SERIALISERS = ("distributed", "pickle", "cloudpickle")
 PICKLES = ("distributed.protocol.pickle", "pickle", "cloudpickle")
 ENTERS_BLOCK = {"BEFORE_WITH", "SETUP_WITH"}  # bytecode that calls __enter__
@@ -279,11 +280,17 @@ def qualified_name(frame: FrameType) -> str:
     return str(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
 
 
+def _file(frame: FrameType) -> str:
+    """Return the file of a frame's code; of code that came by value the name of its module as one."""
+    path = frame.f_code.co_filename
+    return path if path != BY_VALUE else f"{_module(frame).replace('.', '/')}.py"
+
+
 def stack_texts(frames: Sequence[FrameType]) -> list[str]:
     """Return the innermost frames as Dask's profile names them, the outermost of these first."""
     own = [frame for frame in frames if not frame.f_code.co_filename.startswith(IMPORTING)]
     texts = [
-        f"{qualified_name(frame)} ({frame.f_code.co_filename[-MAX_FRAME_TEXT:]}:{frame.f_lineno})"
+        f"{qualified_name(frame)} ({_file(frame)[-MAX_FRAME_TEXT:]}:{frame.f_lineno})"
         for frame in own[:MAX_FRAMES]
     ]
     return texts[::-1]

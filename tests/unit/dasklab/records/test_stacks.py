@@ -6,7 +6,15 @@ import sys
 import threading
 from itertools import pairwise
 
-from dasklab.records.recorder.stacks import INTERVAL_S, MOST_A_MINUTE, Budget, activity_of, stack_texts
+from dasklab.breakdown.answers.facts.activities import own_code
+from dasklab.records.recorder.stacks import (
+    BY_VALUE,
+    INTERVAL_S,
+    MOST_A_MINUTE,
+    Budget,
+    activity_of,
+    stack_texts,
+)
 
 
 def test_samples_of_a_minute_are_limited_and_become_rarer() -> None:
@@ -41,3 +49,12 @@ def test_a_with_statement_that_waits_enters_a_lock() -> None:
         assert activity_of([frame], waits=False).word == ""  # who uses a CPU waits for no lock
         assert stack_texts([frame])[0].startswith(f"{wait.__qualname__} ({__file__}:")
     thread.join()
+
+
+def test_code_that_came_by_value_is_named_by_its_module() -> None:
+    """cloudpickle 3.1.3 forgets the file: the recorder's own code must not pass for the user's."""
+    names = {"__name__": "dasklab.records.recorder.base", "_getframe": sys._getframe}
+    exec(compile("def harmless():\n    return _getframe()", BY_VALUE, "exec"), names)
+    text = stack_texts([names["harmless"]()])  # type: ignore[operator]
+    assert text == ["harmless (dasklab/records/recorder/base.py:2)"]
+    assert own_code(["train (/me/model.py:3)", *text]) == "train (model.py)"

@@ -26,7 +26,7 @@ FRAME = re.compile(r"(?P<function>.*) \((?P<path>.*):\d+\)")
 STANDARD_LIBRARY = re.compile(r"/python3[.\d]*/(?!(?:site|dist)-packages/)|^<frozen ")
 NAMELESS = re.compile(r"(?:\.<locals>)?\.<(?:listcomp|dictcomp|setcomp|genexpr|lambda)>$")
 RUN = re.compile(r"^run \(.*-packages/distributed/worker\.py:")
-DASK = re.compile(r"-packages/(?:dask|distributed|cloudpickle|tornado|toolz)/|/dasklab/records/")
+DASK = re.compile(r"-packages/(?:dask|distributed|cloudpickle|tornado|toolz)/|(?:^|/)dasklab/records/")
 
 
 @dataclass(frozen=True)
