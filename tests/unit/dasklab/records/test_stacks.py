@@ -55,6 +55,6 @@ def test_code_that_came_by_value_is_named_by_its_module() -> None:
     """cloudpickle 3.1.3 forgets the file: the recorder's own code must not pass for the user's."""
     names = {"__name__": "dasklab.records.recorder.base", "_getframe": sys._getframe}
     exec(compile("def harmless():\n    return _getframe()", BY_VALUE, "exec"), names)
-    text = stack_texts([names["harmless"]()])  # type: ignore[operator]
+    text = stack_texts([names["harmless"]()])
     assert text == ["harmless (dasklab/records/recorder/base.py:2)"]
     assert own_code(["train (/me/model.py:3)", *text]) == "train (model.py)"
