@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+INDENT = "  "  # of what follows the first line of an error
 UNLIMITED = 100_000  # columns where output goes to a file or a pipe: a row is never wrapped
 
 
@@ -30,7 +31,10 @@ class CommandError(click.ClickException):
     """An error as the terminal shows it: one line and, indented below it, the next step."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.secho(f"dasklab: {self.message}", fg="red", err=True, color=colour())
+        width = console(sys.stderr).width
+        lines = f"dasklab: {self.message}".split("\n")
+        text = "\n".join(wrapped(line, width, INDENT) for line in lines)
+        click.secho(text, fg="red", err=True, color=colour())
 
 
 class CommandLineError(CommandError):

@@ -46,7 +46,8 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
 
     \b
     dasklab twin run/ -o mytwin         write the lab
-    dasklab up; dasklab run twin.yml    in the new folder: build and measure it
+    dasklab up                          in the new folder: build it
+    dasklab run twin.yml                and measure it
     dasklab twin ../run/ --compare results/twin/RUN
                                         record, simulation and twin together
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -59,9 +60,10 @@ def test_run_is_shown(results: Path) -> None:
     assert shown["trials"] == {"ok": 1}
 
 
-def test_run_is_compared_with_itself(results: Path) -> None:
+def test_run_is_compared_with_its_copy(results: Path, tmp_path: Path) -> None:
     [run] = (path.parent for path in results.rglob("experiment.json"))
-    rows = printed("results compare", str(run), str(run), "--anyway")
+    copy = shutil.copytree(run, tmp_path / "copy")
+    rows = printed("results compare", str(run), str(copy), "--anyway")
     assert rows and {row["ratio"]["value"] for row in rows} <= {1, None}  # None: 0 of 0
     assert not any(row["is_shown"] for row in rows)
 

@@ -98,5 +98,13 @@ def test_help_fits(name: str) -> None:
     assert [line for line in printed.splitlines() if len(line) > COLUMNS] == []
 
 
+def test_error_wraps(record: str) -> None:
+    error = f'CommandError("{record}: " + "word " * 30 + "\\n  next step")'
+    code = f"from dasklab.terminal import CommandError; {error}.show()"
+    [printed] = code_on_terminals(COLUMNS, code=code)
+    assert printed.split() == ["dasklab:", f"{record}:", *["word"] * 30, "next", "step"]
+    assert long_lines(printed) == [] and printed.endswith("\n  next step\n")
+
+
 def test_table_without_rows_is_not_printed(record: str) -> None:
     assert "iperf3" not in CliRunner().invoke(main, ["explain", record, "--all"]).output
