@@ -301,6 +301,8 @@ def _list_evidence(breakdown: Breakdown) -> Lowered:
 def _take_off(intervals: Intervals, seconds: Floats) -> Intervals:
     """Move seconds at the end of each interval to ``UNDIVIDED``."""
     rows = np.flatnonzero(seconds > TICK_S)
+    if not len(rows):
+        return intervals
     stop = intervals.stop.copy()
     stop[rows] -= np.minimum(seconds[rows], intervals.seconds[rows])
     parts = _undivided(stop[rows], intervals.stop[rows], intervals.lane[rows])

@@ -20,8 +20,17 @@ def break_down(repeat: Repeat) -> Intervals:
     ``lane`` is the thread's position in ``Repeat.thread_rows``. A thread exists while its worker is in the
     cluster.
     """
-    tasks, (lane, threads) = repeat.tasks, repeat.thread_rows
-    worker = np.array([repeat.node(name) for name, _ in threads], np.int64)
+    worker = np.array([repeat.node(name) for name, _ in repeat.thread_rows[1]], np.int64)
+    return refine(repeat, _by_stages(repeat, worker), worker)
+
+
+def _by_stages(repeat: Repeat, worker: Codes) -> Intervals:
+    """Return what the stages of tasks say of all threads, in no order.
+
+    Args:
+        worker: for each thread the node of its worker.
+    """
+    tasks, (lane, _) = repeat.tasks, repeat.thread_rows
     thread_start, thread_stop = existence(repeat)
     task = np.lexsort((tasks.start, lane))
     lane = lane[task]
@@ -34,12 +43,9 @@ def break_down(repeat: Repeat) -> Intervals:
     computing.add(np.arange(len(task)), start, tasks.freed[task], COMPUTE, tasks.worker[task])
     idle_start = thread_start.copy()
     np.maximum.at(idle_start, lane, stop)
-    parts = [
-        computing.intervals(),
-        _before(repeat, task, free, start, lane),
-        _after(repeat, worker, idle_start, thread_stop),
-    ]
-    return refine(repeat, concatenate(parts), worker)
+    before = _before(repeat, task, free, start, lane)
+    windows = [computing, *before, _after(repeat, worker, idle_start, thread_stop)]
+    return concatenate([part for some in windows for part in some.parts])
 
 
 def existence(repeat: Repeat) -> tuple[Floats, Floats]:
@@ -65,7 +71,7 @@ def without_threads(repeat: Repeat) -> Intervals:
     return refine(repeat, windows.intervals())
 
 
-def _before(repeat: Repeat, task: Codes, start: Floats, stop: Floats, lane: Codes) -> Intervals:
+def _before(repeat: Repeat, task: Codes, start: Floats, stop: Floats, lane: Codes) -> list[Windows]:
     """Explain the gaps before tasks: idle until the task's timeline begins, then the timeline."""
     gap = stop > start
     task, start, stop, lane = task[gap], start[gap], stop[gap], lane[gap]
@@ -79,12 +85,12 @@ def _before(repeat: Repeat, task: Codes, start: Floats, stop: Floats, lane: Code
     explain_before(repeat, waiting)
     disk = Windows(task, read, stop, lane)
     disk.add(rows, read, stop, DISK, worker)
-    return concatenate([idle.intervals(), waiting.intervals(), disk.intervals()])
+    return [idle, waiting, disk]
 
 
-def _after(repeat: Repeat, worker: Codes, start: Floats, stop: Floats) -> Intervals:
+def _after(repeat: Repeat, worker: Codes, start: Floats, stop: Floats) -> Windows:
     """Explain the end of each thread, after its last task."""
     rows = np.arange(len(worker))
     windows = Windows(np.full(len(worker), NONE), start, stop, rows)
     IdleReasons(repeat).explain(windows, rows, worker, start, stop)
-    return windows.intervals()
+    return windows

@@ -128,7 +128,7 @@ def fetch_stages(repeat: Repeat) -> tuple[Intervals, Codes]:
     start, stop = repeat.fetches.start, repeat.fetches.stop
     windows = Windows(np.full(len(rows), NONE), start, stop, rows)
     explain_fetches(repeat, windows, rows, rows, start, stop)
-    stages = windows.intervals()
+    stages = windows.intervals().in_order()
     return stages, np.searchsorted(stages.lane, np.arange(len(rows) + 1))
 
 

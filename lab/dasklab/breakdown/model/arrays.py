@@ -42,7 +42,7 @@ def last_before(owner: Codes, time: Floats, query: Codes, bound: Floats) -> Code
 
 def positions(keys: pd.Index[str], names: pd.Series[str] | npt.NDArray[np.object_]) -> Codes:
     """Return the position of each name in an index; ``NONE`` where it is not there."""
-    return np.asarray(keys.get_indexer(pd.Index(names)), np.int64)
+    return np.asarray(keys.get_indexer(pd.Index(names, dtype=object)), np.int64)
 
 
 def floats(column: pd.Series[float]) -> Floats:

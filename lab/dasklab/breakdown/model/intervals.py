@@ -58,19 +58,31 @@ class Intervals:
         return self.stop - self.start
 
     def select(self, rows: Mask | Codes) -> Intervals:
+        """Return some of the rows; no copy where a mask takes all."""
+        if rows.dtype == bool and rows.all():
+            return self
         return Intervals(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     def is_cause(self, *causes: Cause) -> Mask:
-        return np.isin(self.cause, [cause.code for cause in causes])
+        is_one = np.zeros(len(CAUSES), bool)
+        is_one[[cause.code for cause in causes]] = True
+        return is_one[self.cause]
 
     def in_order(self) -> Intervals:
-        """Sort by lane and time."""
+        """Sort by lane and time; no copy of what is sorted."""
+        later_lane, later = np.diff(self.lane), np.diff(self.start)
+        if ((later_lane > 0) | ((later_lane == 0) & (later >= 0))).all():
+            return self
         return self.select(np.lexsort((self.start, self.lane)))
 
 
 def concatenate(parts: Sequence[Intervals]) -> Intervals:
+    """Return the rows of all parts; no copy of a single one."""
+    filled = [part for part in parts if len(part)]
+    if len(filled) == 1:
+        return filled[0]
     columns = (
-        np.concatenate([np.zeros(0, column_type), *(getattr(part, name) for part in parts)])
+        np.concatenate([np.zeros(0, column_type), *(getattr(part, name) for part in filled)])
         for name, column_type in COLUMNS.items()
     )
     return Intervals(*columns)
@@ -86,11 +98,12 @@ class Windows:
         task: for which task each window is explained.
         start, stop: its ends. Whatever is added beyond them is cut off.
         lane: the lane of its intervals.
+        parts: what was added, in no order.
     """
 
     def __init__(self, task: Codes, start: Floats, stop: Floats, lane: Codes) -> None:
         self.task, self.start, self.stop, self.lane = task, start, stop, lane
-        self._parts: list[Intervals] = []
+        self.parts: list[Intervals] = []
 
     def add(self, rows: Codes, start: Floats, stop: Floats, cause: Cause, place: Codes) -> None:
         """Add an interval to each of some windows.
@@ -103,13 +116,13 @@ class Windows:
         some = stop - start > TICK_S
         rows = rows[some]
         codes = np.full(len(rows), cause.code)
-        self._parts.append(
+        self.parts.append(
             Intervals(start[some], stop[some], codes, place[some], self.task[rows], self.lane[rows])
         )
 
     def intervals(self) -> Intervals:
-        """Return all that was added, in order."""
-        return concatenate(self._parts).in_order()
+        """Return all that was added, in no order."""
+        return concatenate(self.parts)
 
 
 def seconds_by(intervals: Intervals, places: Places) -> dict[tuple[Cause, str], float]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,11 +57,12 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
     nodes = {name: code for code, name in enumerate((CLIENT, SCHEDULER, *threads))}
     fetches = fetches[fetches.receiver.isin(nodes) & fetches.sender.isin(nodes)]
     requested, requests = pd.factorize(fetches["keys"].to_numpy(object))
-    lists = [text.split(KEY_SEPARATOR) for text in requests]
+    counts = np.array([1 + text.count(KEY_SEPARATOR) for text in requests], np.int64)
+    names = np.array(KEY_SEPARATOR.join(requests).split(KEY_SEPARATOR) if len(requests) else [], object)
     every = [
         tasks.key.to_numpy(object),
         needs.needed.to_numpy(object),
-        np.array(list(chain.from_iterable(lists)), object),
+        names,
     ]
     keys = pd.Index(pd.unique(np.concatenate(every)), dtype=object)
     busy = tables["busy"][tables["busy"].node.isin(nodes)]
@@ -80,7 +80,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
         tasks=columns,
         needs=_needs(needs, columns, nodes, keys),
         fetches=_fetches(fetches, nodes),
-        delivered=_delivered(requested, lists, keys),
+        delivered=_delivered(requested, counts, positions(keys, names)),
         busy=IntervalSets(_codes(busy.node, nodes), floats(busy.start_s), floats(busy.stop_s)),
         unfinished=unfinished,
         queued=queued,
@@ -125,6 +125,8 @@ def _with_ends(tasks: pd.DataFrame, stop: float) -> pd.DataFrame:
 def _with_steals(tasks: pd.DataFrame, steals: pd.DataFrame) -> pd.DataFrame:
     """Return the tasks with a column ``was_moved``; a thief's task is decided when its victim gives it up."""
     confirmed = steals[steals.kind == "confirm"].groupby(["key", "thief"]).time_s.max()
+    if not len(confirmed):
+        return tasks.assign(was_moved=False)
     given_up = floats(confirmed.reindex(pd.MultiIndex.from_frame(tasks[["key", "worker"]])))
     was_moved = (given_up > tasks.decided_s) & (given_up < tasks.arrived_s)
     return tasks.assign(was_moved=was_moved, decided_s=tasks.decided_s.mask(was_moved, given_up))
@@ -138,13 +140,16 @@ def _threads_in_use(tasks: pd.DataFrame, threads: Mapping[str, int]) -> Codes:
     attempt that ended with its worker is not known.
     """
     thread = tasks.thread.fillna(0).astype(np.int64)
-    number = thread.groupby(tasks.worker).transform("nunique").to_numpy(np.int64)
-    too_many = number > np.array([threads[worker] for worker in tasks.worker], np.int64)
-    start = floats(tasks.start_s)
-    kept_until = np.fmin(floats(tasks.stop_s), floats(tasks.seceded_s))
-    kept_until = np.maximum(start, np.where(thread == 0, kept_until - UNCERTAIN_END_S, kept_until))
-    lane = assign_lanes(pd.factorize(tasks.worker)[0].astype(np.int64), start, kept_until)
-    return np.where(too_many, lane + 1, thread)
+    number = thread.groupby(tasks.worker).nunique()
+    result = np.array(thread, np.int64)
+    too_many = tasks.worker.isin([worker for worker, used in number.items() if used > threads[str(worker)]])
+    rows, unknown = tasks[too_many], (thread == 0)[too_many]
+    start = floats(rows.start_s)
+    kept_until = np.fmin(floats(rows.stop_s), floats(rows.seceded_s))
+    kept_until = np.maximum(start, np.where(unknown, kept_until - UNCERTAIN_END_S, kept_until))
+    lane = assign_lanes(pd.factorize(rows.worker)[0].astype(np.int64), start, kept_until)
+    result[too_many] = lane + 1
+    return result
 
 
 def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) -> Tasks:
@@ -225,17 +230,17 @@ def _fetches(rows: pd.DataFrame, nodes: Mapping[str, int]) -> Fetches:
     )
 
 
-def _delivered(requested: Codes, lists: Sequence[Sequence[str]], keys: pd.Index[str]) -> Delivered:
+def _delivered(requested: Codes, counts: Codes, keys: Codes) -> Delivered:
     """Return which fetch was for which key.
 
     Args:
-        requested: for each fetch the position in ``lists`` of what it was for.
+        requested: for each fetch the number of its request.
+        counts: for each request the number of its keys.
+        keys: those of all requests, one request after the other.
     """
-    stops = np.cumsum([len(names) for names in lists], dtype=np.int64)
-    codes = positions(keys, np.array(list(chain.from_iterable(lists)), object))
-    starts = np.append(0, stops[:-1])[: len(stops)]
-    fetch, position = expand(starts[requested], stops[requested])
-    return Delivered(fetch, codes[position])
+    stops = np.cumsum(counts)
+    fetch, position = expand((stops - counts)[requested], stops[requested])
+    return Delivered(fetch, keys[position])
 
 
 def complete_graphs(rows: pd.DataFrame) -> pd.DataFrame:
@@ -262,8 +267,10 @@ def _graph(row: Mapping[Any, Any]) -> Graph:
 
 def _senders(keys: pd.Index[str], introduced: pd.DataFrame) -> list[str]:
     """Return for each key the client whose task it is; empty where unknown."""
-    first = introduced.drop_duplicates("key").set_index("key")
-    return texts(first.client.reindex(keys)).astype(str).tolist()
+    senders = np.full(len(keys) + 1, "", object)  # the last one is of keys that the repeat does not have
+    code = positions(keys, introduced.key)
+    senders[code[::-1]] = texts(introduced.client).to_numpy(object)[::-1]  # the first row of a key counts
+    return [str(sender) for sender in senders[:-1]]
 
 
 def _calls(rows: pd.DataFrame) -> Calls:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +105,7 @@ def clocks_by_packets(
 
 def to_common_clock(frames: Frames, clocks: Clocks) -> dict[str, pd.DataFrame]:
     """Return the tables that have times, with these on the common clock."""
-    moved = {name: frame.copy() for name, frame in frames.items() if "repeat" in frame}
+    moved = {name: frame.copy(deep=False) for name, frame in frames.items() if "repeat" in frame}
     for table, process, columns in CLOCKS:
         frame = moved[table]
         is_name = process in (CLIENT, SCHEDULER)
@@ -117,11 +117,17 @@ def to_common_clock(frames: Frames, clocks: Clocks) -> dict[str, pd.DataFrame]:
 
 def build_repeats(aligned: Frames) -> list[Repeat]:
     """Return all repeats of tables whose times are on one clock."""
-    by_repeat = {name: dict(iter(frame.groupby("repeat"))) for name, frame in aligned.items()}
+    by_repeat = {name: _by_repeat(frame) for name, frame in aligned.items()}
     return [
         build_repeat({name: by_repeat[name].get(number, frame[:0]) for name, frame in aligned.items()})
         for number in aligned["repeats"].repeat
     ]
+
+
+def _by_repeat(rows: pd.DataFrame) -> dict[Hashable, pd.DataFrame]:
+    """Return the rows of each repeat: of a single one, as in a record, all of them without a copy."""
+    numbers = rows.repeat.unique().tolist()
+    return {numbers[0]: rows} if len(numbers) == 1 else dict(iter(rows.groupby("repeat")))
 
 
 def _nth_of_key(tasks: pd.DataFrame) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from dasklab.errors import LabError
 from dasklab.records import chunk_file, chunks
@@ -24,11 +25,22 @@ def test_rows_come_back_from_chunks() -> None:
     memory.logs["seen"].add(NAN, "", 0, NAN)
     assert memory.pack() and not memory.pack()
     (chunk,) = memory.take(1e9)
-    table, frame = chunks.unpack(chunk)
+    table, columns = chunks.unpack(chunk, {})
+    frame = pd.DataFrame(columns)
     assert (table, list(frame)) == ("seen", ["time", "key", "size", "share"])
     assert frame.time[:10].to_numpy() == pytest.approx([row[0] for row in rows], abs=2e-6)
     assert frame[["key", "size", "share"]][:10].values.tolist() == [list(row[1:]) for row in rows]
     assert np.isnan(frame.time[10]) and np.isnan(frame.share[10])
+
+
+def test_equal_texts_of_several_chunks_are_one_object() -> None:
+    memory = Store({"seen": "key:s"}, most_rows=100)
+    for _ in range(2):
+        memory.logs["seen"].add("".join(["a ", "key"]))
+        memory.pack()
+    texts: dict[str, str] = {}
+    first, second = (chunks.unpack(chunk, texts)[1]["key"][0] for chunk in memory.take(1e9))
+    assert first == "a key" and first is second
 
 
 def test_a_full_log_drops_its_oldest_rows_and_counts_them() -> None:
@@ -47,8 +59,8 @@ def test_full_memory_drops_the_oldest_chunks() -> None:
         memory.pack()
         assert memory.nbytes <= 300
     assert 0 < memory.dropped < 20 and memory.lost > 0
-    _, frame = chunks.unpack(memory.take(1e9)[-1])
-    assert frame.time.tolist() == [19.0]
+    _, columns = chunks.unpack(memory.take(1e9)[-1], {})
+    assert columns["time"].tolist() == [19.0]
 
 
 def test_chunks_are_handed_over_in_portions() -> None:

@@ -54,7 +54,8 @@ def replay(repeat: Repeat) -> Replay:
     """
     delays = _delays(repeat)
     less = _without_wire(repeat, delays)
-    as_it_was, without_wire = (_Schedule(repeat, kind).makespan() for kind in (delays, less))
+    plan = _Plan(repeat, delays.after)
+    as_it_was, without_wire = (_Schedule(repeat, kind, plan).makespan() for kind in (delays, less))
     transfer_s = sum(
         float((getattr(delays, name) - getattr(less, name)).sum())
         for name in ("first", "choice", "message", "report", "fetch", "last")
@@ -222,31 +223,52 @@ def _seconds(windows: Windows, cause: Cause) -> Floats:
     return np.asarray(np.bincount(of_cause.lane, of_cause.seconds, minlength=len(windows.start)), np.float64)
 
 
+class _Plan:
+    """What both replays share: where tasks run, in which order, and what each one needs and comes after.
+
+    Columns become lists: single items of arrays are slow.
+    """
+
+    def __init__(self, repeat: Repeat, after: Codes) -> None:
+        self.worker, self.order = repeat.tasks.worker.tolist(), repeat.tasks.start.tolist()
+        self.threads = {repeat.node(name): count for name, count in repeat.threads.items()}
+        self.missing = np.bincount(after[:, 0], minlength=len(self.worker)).tolist()
+        self.followers = _Groups(after[:, 1], after[:, 0], len(self.worker))
+        needs = np.flatnonzero(repeat.need_fetch != NONE)
+        self.needed = _Groups(repeat.needs.task[needs], needs, len(self.worker))  # brought by a fetch
+        # a key's data on a worker
+        places = repeat.tasks.worker[repeat.needs.task] * len(repeat.keys) + repeat.needs.key
+        self.place = places.tolist()
+
+
+class _Groups:
+    """Members of numbered groups. A list for each group would be too many objects."""
+
+    def __init__(self, group: Codes, members: Codes, count: int) -> None:
+        self.members: list[int] = members[np.argsort(group, kind="stable")].tolist()
+        self.starts = [0, *np.cumsum(np.bincount(group, minlength=count)).tolist()]
+
+    def __getitem__(self, group: int) -> list[int]:
+        return self.members[self.starts[group] : self.starts[group + 1]]
+
+
 class _Schedule:
     """The state of one replay: pending events, free threads and ready tasks of each worker.
 
-    Times are seconds since the repeat's start. Columns become lists: single items of arrays are slow.
+    Times are seconds since the repeat's start.
     """
 
-    def __init__(self, repeat: Repeat, delays: _Delays) -> None:
-        self.repeat = repeat
+    def __init__(self, repeat: Repeat, delays: _Delays, plan: _Plan) -> None:
+        self.plan = plan
         self.until_arrival = (delays.choice + delays.message).tolist()
         self.first = (delays.first + delays.message).tolist()
         self.until_stop = (delays.lag + repeat.tasks.stop - repeat.tasks.start).tolist()
         self.until_freed = (delays.lag + repeat.tasks.freed - repeat.tasks.start).tolist()
         self.last = float(delays.last)
         self.report, self.fetch = delays.report.tolist(), delays.fetch.tolist()
-        self.worker, self.order = repeat.tasks.worker.tolist(), repeat.tasks.start.tolist()
-        self.missing = np.bincount(delays.after[:, 0], minlength=len(self.worker)).tolist()
-        self.released = [0.0] * len(self.worker)  # when the scheduler has handled all that each comes after
-        self.followers = _lists(delays.after[:, 1], delays.after[:, 0], len(self.worker))
-        needs = np.flatnonzero(repeat.need_fetch != NONE)
-        self.needed = _lists(repeat.needs.task[needs], needs, len(self.worker))  # brought by a fetch
-        worker_of_need = repeat.tasks.worker[repeat.needs.task]
-        self.place = (
-            worker_of_need * len(repeat.keys) + repeat.needs.key
-        ).tolist()  # a key's data on a worker
-        self.free = {repeat.node(name): count for name, count in repeat.threads.items()}
+        self.missing = plan.missing.copy()
+        self.released = [0.0] * len(self.missing)  # when the scheduler has handled all that each comes after
+        self.free = plan.threads.copy()
         self.ready: dict[int, list[tuple[float, int]]] = {worker: [] for worker in self.free}
         self.available: dict[int, float] = {}  # when a worker has, or will have, the data of a place
         self.events: list[tuple[float, int, int]] = []
@@ -268,16 +290,16 @@ class _Schedule:
     def _arrive(self, now: float, task: int) -> None:
         """The worker has the task: it fetches the data that it lacks."""
         complete = now
-        for need in self.needed[task]:
-            complete = max(complete, self.available.setdefault(self.place[need], now + self.fetch[need]))
+        for need in self.plan.needed[task]:
+            complete = max(complete, self.available.setdefault(self.plan.place[need], now + self.fetch[need]))
         if complete > now:
             heappush(self.events, (complete, READY, task))
         else:
             self._wait(now, task)
 
     def _wait(self, now: float, task: int) -> None:
-        worker = self.worker[task]
-        heappush(self.ready[worker], (self.order[task], task))
+        worker = self.plan.worker[task]
+        heappush(self.ready[worker], (self.plan.order[task], task))
         self._start(now, worker)
 
     def _start(self, now: float, worker: int) -> None:
@@ -291,7 +313,7 @@ class _Schedule:
                 heappush(self.events, (now + self.until_freed[task], SECEDE, task))
 
     def _free(self, now: float, task: int) -> None:
-        worker = self.worker[task]
+        worker = self.plan.worker[task]
         self.free[worker] += 1
         self._start(now, worker)
 
@@ -300,17 +322,9 @@ class _Schedule:
             self._free(now, task)
         handled = now + self.report[task]
         self.end = max(self.end, handled)
-        for follower in self.followers[task]:
+        for follower in self.plan.followers[task]:
             self.missing[follower] -= 1
             self.released[follower] = max(self.released[follower], handled)
             if not self.missing[follower]:
                 arrival = self.released[follower] + self.until_arrival[follower]
                 heappush(self.events, (arrival, ARRIVE, follower))
-
-
-def _lists(group: Codes, members: Codes, count: int) -> list[list[int]]:
-    """Return the members of each group."""
-    order = np.argsort(group, kind="stable")
-    stops = np.cumsum(np.bincount(group, minlength=count)).tolist()
-    flat = members[order].tolist()
-    return [flat[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
