@@ -10,6 +10,7 @@ import click
 from dasklab.console.options import results_option
 from dasklab.console.path_types import OutputFile, RunPath, UserPath
 from dasklab.errors import LabError
+from dasklab.paths import display_path
 
 RUN = RunPath()
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -58,6 +59,8 @@ def show(run: Path, as_json: bool) -> None:
 @json_option
 def compare(old: Path, new: Path, anyway: bool, as_json: bool) -> None:
     """Compare the cells that OLD and NEW have in common."""
+    if old.resolve() == new.resolve():
+        raise click.UsageError(f"{display_path(old)} is named twice; name two runs.")
     from dasklab.console import tables
     from dasklab.results.run import open_run
 

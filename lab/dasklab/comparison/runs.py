@@ -40,10 +40,8 @@ def compare_runs(
         recorded: what was recorded of each run; without it no causes are compared.
 
     Raises:
-        LabError: the runs are not comparable, are the same, or have nothing in common.
+        LabError: the runs are not comparable, or have nothing in common.
     """
-    if old.folder.resolve() == new.folder.resolve():
-        raise LabError(f"{old}: it is given twice; two runs are compared")
     unlike = differences(old, new)
     if unlike and not anyway:
         raise LabError(

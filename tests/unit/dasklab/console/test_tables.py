@@ -12,13 +12,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.console.tables import show_changes
 from dasklab.console.trials.progress import execute
-from dasklab.errors import LabError
 from dasklab.model.experiments import experiment
 from dasklab.model.experiments.cells import cell_names
 from dasklab.results import load
-from dasklab.results.run import Run
 from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
@@ -84,8 +81,8 @@ def test_runs_are_listed_compared_and_exported(
     heads, *cells = [line.split() for line in of_time.splitlines()[1:5]]
     assert heads[:3] == ["cell", "old", "new"] and [cell[0] for cell in cells][-1] == "delay_ms=50"
     assert not re.search(r"\((?:-|0\.00 )", compared)  # no ratio may be below zero
-    with pytest.raises(LabError, match="it is given twice"):
-        show_changes(Run(old.stored.folder), Run(old.stored.folder), anyway=False)
+    twice = CliRunner().invoke(main, ["results", "compare", *[str(old.stored.folder)] * 2])
+    assert twice.exit_code == 2 and "named twice; name two" in " ".join(twice.output.split())
     dasklab("results", "export", old.stored.folder, tmp_path / "a.csv")
     assert len(pd.read_csv(tmp_path / "a.csv")) == len(load(old.stored.folder))
 

@@ -108,14 +108,18 @@ def peaks(repeat: Repeat, workers: Sequence[WorkerMemory], shares: Mapping[str, 
 
 
 def _kind_at(repeat: Repeat, worker: str, time: float) -> str:
-    """Return the kind of most of the tasks that a worker ran at a time; none while it was paused."""
+    """Return the kind of most of the tasks that a worker ran at a time.
+
+    Those that began after a pause do not count: the memory is that of before.
+    """
     if worker not in repeat.threads:
         return ""
-    tasks, node = repeat.tasks, np.array([repeat.node(worker)])
-    before, after = np.array([time - HEARTBEAT_S]), np.array([time + HEARTBEAT_S])
-    if repeat.evidence.paused.within(node, before, after)[0] > 0:
-        return ""
-    runs = (tasks.worker == repeat.node(worker)) & (tasks.start <= time) & (tasks.stop >= time)
+    tasks = repeat.tasks
+    runs = np.flatnonzero(
+        (tasks.worker == repeat.node(worker)) & (tasks.start <= time) & (tasks.stop >= time)
+    )
+    start = tasks.start[runs]
+    runs = runs[repeat.evidence.paused.within(tasks.worker[runs], start - HEARTBEAT_S, start) == 0]
     names = [repeat.prefixes[key] for key in tasks.key[runs].tolist()]
     return max(names, key=names.count, default="")
 
