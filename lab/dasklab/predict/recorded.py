@@ -36,7 +36,7 @@ PREPARED_S = 0.1
 # results of long tasks, say, are then blamed for the time that the tasks took.
 MAX_BYTE_S = 1e-8
 MAX_TURN_S = 0.05  # of an event loop that only handles messages
-SHARDS = "p2p/foreground/shards/bytes"
+SHARDS = r"p2p/[^/]+/foreground/shards/bytes"  # of a worker; the scheduler only hears of it in heartbeats
 
 
 def task_samples(frames: Frames, granted: float = 1.0) -> dict[str, TaskSamples]:
@@ -79,7 +79,8 @@ def shuffled_bytes(frames: Frames) -> float:
     """Return the bytes that a transfer task of a peer-to-peer shuffle gives to all workers, incl. its own."""
     needs, metrics = _timed(frames, "needs"), _timed(frames, "metrics")
     transfers = needs[needs.key.str.startswith(BARRIER)].drop_duplicates(["repeat", "needed"])
-    return float(metrics[metrics.metric == SHARDS].value.sum()) / len(transfers) if len(transfers) else 0.0
+    sent = metrics[metrics.metric.str.fullmatch(SHARDS)]
+    return float(sent.value.sum()) / len(transfers) if len(transfers) else 0.0
 
 
 def starved(frames: Frames, granted: float = 1.0) -> float:

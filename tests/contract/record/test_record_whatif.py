@@ -144,7 +144,7 @@ def test_peer_to_peer_shuffle_is_simulated_with_the_bytes_it_moved(
         with dasklab.record(client, tmp_path / "run") as run:
             client.compute(shuffled.b.sum()).result()
     work = record.read(open_trial(run.folder))
-    assert work.calibration.shuffled_bytes == pytest.approx(20_000 * 16, rel=0.5)
+    assert work.calibration.shuffled_bytes == pytest.approx(20_000 * 16, rel=0.1)
     calibration = record.calibrate(work)
     changes: list[dict[str, Any]] = [{}, {"workers": 5}, {"rate_mbit": 1}]
     scenarios = [record.scenario(work, calibration, change, seed=0) for change in changes]

@@ -186,8 +186,9 @@ def shuffled() -> dict[str, pd.DataFrame]:
         (2, "shuffle-barrier-f14ae8723767ba262d214", 2.0, 2.5, 28),
     ]
     metrics = [
-        (1, "worker-1", recorded.SHARDS, 1000.0),
-        (1, "worker-2", recorded.SHARDS, 2000.0),
+        (1, "worker-1", "p2p/span/foreground/shards/bytes", 1000.0),
+        (1, "worker-2", "p2p/span/foreground/shards/bytes", 2000.0),
+        (1, "scheduler", "p2p/foreground/shards/bytes", 700.0),  # what heartbeats had brought by then
         (1, "worker-1", SPAN.format("shuffle-transfer/p2p-shard-partition-cpu"), 1.5),
         (1, "worker-1", SPAN.format("shuffle-transfer/thread-noncpu"), 0.5),
     ]
