@@ -79,8 +79,8 @@ def shuffled_bytes(frames: Frames) -> float:
     """Return the bytes that a transfer task of a peer-to-peer shuffle gives to all workers, incl. its own."""
     needs, metrics = _timed(frames, "needs"), _timed(frames, "metrics")
     transfers = needs[needs.key.str.startswith(BARRIER)].drop_duplicates(["repeat", "needed"])
-    sent = metrics[metrics.metric.str.fullmatch(SHARDS)]
-    return float(sent.value.sum()) / len(transfers) if len(transfers) else 0.0
+    shards = metrics[metrics.metric.str.fullmatch(SHARDS)]
+    return float(shards.value.sum()) / len(transfers) if len(transfers) else 0.0
 
 
 def starved(frames: Frames, granted: float = 1.0) -> float:
