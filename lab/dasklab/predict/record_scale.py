@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dasklab.breakdown.show.capacity import threads_in_use
 from dasklab.breakdown.show.notebook import html_picture, html_table
 from dasklab.errors import LabError, did_you_mean
 from dasklab.model.files import Outcome
@@ -212,6 +213,7 @@ def scale(
     points = _points(simulations, sizes, had)
     floor = schedule(_program(simulations, changes))
     notes = [
+        *filter(None, [threads_in_use(work.repeat)]),
         *work.limits,
         *([data.note] if too_small else []),
         *outside_note(simulations.outside(sizes.values())),

@@ -59,9 +59,12 @@ def capacity(repeat: Repeat, least_s: float) -> list[Stretch]:
     return stretches
 
 
-def most_at_once(repeat: Repeat) -> int:
-    """Return how many tasks ran at the same time, at most."""
-    start, stop = np.maximum(repeat.tasks.start, repeat.start), np.minimum(repeat.tasks.stop, repeat.stop)
+def most_at_once(repeat: Repeat, stretch: Stretch | None = None) -> int:
+    """Return how many tasks ran at the same time, at most; in all of the repeat or in a stretch of it."""
+    since, until = (stretch.start, stretch.stop) if stretch else (0.0, repeat.makespan)
+    start = np.maximum(repeat.tasks.start, repeat.start + since)
+    stop = np.minimum(repeat.tasks.stop, repeat.start + until)
+    start, stop = start[start < stop], stop[start < stop]
     ends, changes = np.concatenate([start, stop]), np.repeat([1, -1], len(start))
     running = StepFunction.from_increments(ends, changes)
     return int(running.value.max(initial=0))

@@ -10,7 +10,7 @@ from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.answers.summary import summarise
 from dasklab.breakdown.model.causes import NO_WORKER, PAUSED, PLAN, RESULT
 from dasklab.breakdown.model.repeat import Repeat
-from dasklab.breakdown.show.capacity import capacity_clause
+from dasklab.breakdown.show.capacity import capacity_clause, threads_in_use
 from dasklab.breakdown.show.explain import explain
 from dasklab.results.run import open_trial
 
@@ -30,6 +30,18 @@ def repeat_with(*stays: dict[str, Any]) -> Repeat:
 
 
 ONE, TWO, THREE = (f"worker-{number}" for number in (1, 2, 3))
+
+
+def test_threads_that_ran_no_task_are_counted() -> None:
+    """Three workers from 6 s on, of which one ran a task, from 8 s to 9 s."""
+    assert threads_in_use(repeat_with(stay(ONE), stay(TWO, 6.0), stay(THREE, 6.0))) == (
+        "The cluster changed its size. It had 1 thread until 6.0 s, at most 0 of them at work; then 3 threads"
+        " until 10.0 s, at most 1 of them at work. The fewest that would have done the same are 4 of 18"
+        " thread-seconds."
+    )
+    often = repeat_with(stay(ONE), *(stay(TWO, time, time + 1.0) for time in (1.0, 3.0, 5.0)))
+    assert threads_in_use(often).startswith("The cluster changed its size. The fewest that would have done")
+    assert threads_in_use(repeat_with(stay(ONE), stay(TWO))) == ""
 
 
 @pytest.mark.parametrize(
