@@ -6,6 +6,8 @@ Each situation of `situations/` runs on a fresh cluster on this machine and is r
 not know which one it is. It is right if the first bottleneck on the critical path is (one of) the
 situation's; its place is judged apart. Sizes, numbers and durations differ from seed to seed.
 
+Where a situation names advice that must be given, or must not, that is counted, too.
+
 Waiting for a CPU is left out, except where it is the truth: on a busy machine every situation has it. Where
 it is more than half of the record, nothing else can be seen: the case is disturbed, and not counted. Prints a
 line per case, then how many were right. --out keeps the records, SITUATION-SEED/, and beside each what a user
@@ -81,6 +83,7 @@ def judge(name: str, seed: int, folder: Path) -> dict[str, Any]:
     place = run(case, seed, folder)
     folder.with_name(f"{folder.name}.txt").write_text(explain(folder))
     answer = json.loads(explain(folder, "--json").splitlines()[0])
+    advice = [piece["title"] for piece in answer["advice"]]
     ranked = [row for row in answer["bottlenecks"] if row[0] != "cpu" or "cpu" in case.truth]
     first = ranked[0] if ranked else ["", "", 0.0]
     tied = [other for other in answer["first"] if other not in ("cpu", first[0])]
@@ -97,6 +100,8 @@ def judge(name: str, seed: int, folder: Path) -> dict[str, Any]:
         "ranked": [(bottleneck, where, round(s, 2)) for bottleneck, where, s in ranked[:4]],
         "seconds": round(answer["makespan_s"], 2),
         "violations": answer["violations"],
+        "false_advice": case.false_advice(advice),
+        "misses_advice": case.misses_advice(advice),
     }
 
 
@@ -133,6 +138,10 @@ def main() -> None:
     tied = sum(bool(verdict["tied"]) for verdict in right)
     print(f"{len(right)} of {len(counted)} right, {tied} of them beside another bottleneck of like size;")
     print(f"{right_places} of the right ones with the right place; {len(verdicts) - len(counted)} disturbed")
+    false, missing = (
+        sum(bool(verdict.get(name)) for verdict in counted) for name in ("false_advice", "misses_advice")
+    )
+    print(f"advice that the situation calls wrong in {false}, its right advice missing in {missing}")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def fail_first(folder: str, name: str, times: int) -> None:
         raise OSError("the file server does not answer")
 
 
-@situation("outside")
+@situation("outside", advice=())
 def attempts_that_fail(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Every third of 24 tasks waits for a service and fails three times before it succeeds.
 
@@ -46,7 +46,7 @@ def attempts_that_fail(client: Client, cluster: LocalCluster, chance: random.Ran
         client.gather(client.map(flaky, range(24), folder=folder, retries=5, pure=False))
 
 
-@situation("computing")
+@situation("computing", wrong_advice=("one long task", "few long tasks"))
 def one_task_fails_five_times(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """One task of 21 computes and fails five times, the others are soon done.
 
@@ -98,7 +98,11 @@ def errors_that_the_client_ignores(client: Client, cluster: LocalCluster, chance
 
 
 @situation(
-    "outside", "unmetered tasks", memory_limit="400MB", config={"distributed.scheduler.allowed-failures": 1}
+    "outside",
+    "unmetered tasks",
+    memory_limit="400MB",
+    config={"distributed.scheduler.allowed-failures": 1},
+    wrong_advice=("skew of data", "restricted tasks"),
 )
 def killed_through_memory(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """A task needs more memory than a worker may have: the nanny ends one worker, then the other.
@@ -122,7 +126,7 @@ def killed_through_memory(client: Client, cluster: LocalCluster, chance: random.
     wait(futures)
 
 
-@situation("outside")
+@situation("outside", wrong_advice=("skew of data", "restricted tasks"))
 def worker_process_exits(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """A library ends the process of a worker once; its nanny starts another one.
 

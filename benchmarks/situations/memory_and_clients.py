@@ -10,7 +10,11 @@ from distributed import Client, LocalCluster, wait
 from .situation import array, rest, situation, spread, vary
 
 
-@situation("outside", memory_limit="4GB")
+@situation(
+    "outside",
+    memory_limit="4GB",
+    wrong_advice=("spilling", "paused workers", "unmanaged memory", "queuing is off"),
+)
 def memory_that_nobody_used(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Workers have 4 GB each, their tasks keep numbers.
 
@@ -19,7 +23,7 @@ def memory_that_nobody_used(client: Client, cluster: LocalCluster, chance: rando
     client.gather(spread(client, rest, [vary(chance, 0.15)] * 20))
 
 
-@situation("disk", "memory", memory_limit="400MB")
+@situation("disk", "memory", memory_limit="400MB", advice=("spilling",))
 def passes_over_spilled_results(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Three computations in a row read all results, of which the workers can keep half in memory.
 

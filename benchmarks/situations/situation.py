@@ -76,6 +76,24 @@ class Situation:
     options: dict[str, Any] = field(default_factory=dict)
     """Arguments of the cluster."""
 
+    advice: tuple[str, ...] | None = None
+    """Titles of rules of which one must speak; empty if none may; None if nobody decided."""
+
+    wrong_advice: tuple[str, ...] = ()
+    """Titles of rules that must not speak."""
+
+    def false_advice(self, titles: list[str]) -> list[str]:
+        """Return the titles that must not be given. Advice on CPUs may be right on any machine."""
+        return [
+            title
+            for title in titles
+            if title in self.wrong_advice or (self.advice == () and "CPU" not in title)
+        ]
+
+    def misses_advice(self, titles: list[str]) -> bool:
+        """Say whether one of some titles had to be given, and was not."""
+        return bool(self.advice) and not set(self.advice or ()) & set(titles)
+
 
 SITUATIONS: dict[str, Situation] = {}
 
@@ -87,6 +105,8 @@ def situation(
     connect: Connection = Client,
     from_shell: bool = False,
     config: dict[str, Any] | None = None,
+    advice: tuple[str, ...] | None = None,
+    wrong_advice: tuple[str, ...] = (),
     **options: Any,
 ) -> Callable[[Act], Act]:
     """Add a function to the situations. The arguments are the fields of ``Situation``."""
@@ -94,7 +114,7 @@ def situation(
     def add(act: Act) -> Act:
         assert act.__name__ not in SITUATIONS, f"two situations are called {act.__name__}"
         SITUATIONS[act.__name__] = Situation(
-            act, truth, place, around, connect, from_shell, config or {}, options
+            act, truth, place, around, connect, from_shell, config or {}, options, advice, wrong_advice
         )
         return act
 

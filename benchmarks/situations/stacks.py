@@ -37,7 +37,12 @@ def slow_module(client: Client, cluster: LocalCluster, chance: random.Random) ->
             del sys.modules[MODULE]
 
 
-@situation("worker lag", around=slow_module)
+@situation(
+    "worker lag",
+    around=slow_module,
+    advice=("imports in the event loop",),
+    wrong_advice=("interpreter", "one long task", "few long tasks"),
+)
 def import_on_the_loop(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Tasks arrive with a function of a module that each worker imports first, in its event loop.
 
@@ -48,7 +53,7 @@ def import_on_the_loop(client: Client, cluster: LocalCluster, chance: random.Ran
     client.gather(client.map(function, range(12), pure=False))
 
 
-@situation("locks", "outside", threads_per_worker=2)
+@situation("locks", "outside", threads_per_worker=2, wrong_advice=("locks",))
 def lock_inside_a_library(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """A library has one lock for each process, around all that it reads, as h5py has.
 

@@ -28,7 +28,7 @@ def imported(client: Client, cluster: LocalCluster, chance: random.Random) -> It
     yield
 
 
-@situation("computing", around=imported)
+@situation("computing", around=imported, advice=("reduction into one partition",))
 def groupby_with_many_groups(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Nearly every row is a group of its own, and one task combines them all.
 
@@ -44,7 +44,11 @@ def groupby_with_many_groups(client: Client, cluster: LocalCluster, chance: rand
     frame.groupby("customer").paid.mean(split_out=1).max().compute()
 
 
-@situation(*COMMON, around=imported)
+@situation(
+    *COMMON,
+    around=imported,
+    wrong_advice=("one long task", "few long tasks", "skew of data", "avoidable transfers"),
+)
 def rechunk_rows_to_columns(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """An array in blocks of rows is needed in blocks of columns, so every block goes everywhere.
 
@@ -55,7 +59,7 @@ def rechunk_rows_to_columns(client: Client, cluster: LocalCluster, chance: rando
     blocks.rechunk((size, size // 16)).sum().compute()
 
 
-@situation(*COMMON, around=imported)
+@situation(*COMMON, around=imported, wrong_advice=("skew of data",))
 def groupby_of_a_bag(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """A bag is grouped, which moves all its items between tasks.
 
@@ -65,26 +69,26 @@ def groupby_of_a_bag(client: Client, cluster: LocalCluster, chance: random.Rando
     items.groupby(lambda number: number % 40).map(lambda group: len(group[1])).sum().compute()
 
 
-@situation("outside")
+@situation("outside", advice=())
 def short_and_healthy(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Eight short tasks share two threads evenly. No advice."""
     client.gather(spread(client, rest, [vary(chance, 0.06)] * 8))
 
 
-@situation("computing")
+@situation("computing", advice=())
 def balanced_and_healthy(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Tasks of good length keep both workers computing. No advice."""
     client.gather(spread(client, spin, [vary(chance, 0.12)] * 24))
 
 
-@situation(*COMMON, "graphs", "results", "client data", around=imported)
+@situation(*COMMON, "graphs", "results", "client data", around=imported, advice=())
 def mean_of_a_small_array(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """A mean of a few blocks takes a tenth of a second, of which everything has a little. No advice."""
     size = int(vary(chance, 1500))
     da.random.random((size, size), chunks=(size // 3, size // 3)).mean().compute()
 
 
-@situation("outside")
+@situation("outside", advice=())
 def window_of_tasks_in_flight(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """The client keeps four tasks in flight with as_completed: both threads always have work. No advice."""
     length = vary(chance, 0.08)

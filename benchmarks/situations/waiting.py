@@ -81,7 +81,7 @@ def one_disk(client: Client, cluster: LocalCluster, chance: random.Random) -> It
     yield
 
 
-@situation("outside", around=one_disk)
+@situation("outside", around=one_disk, advice=("restricted tasks",))
 def resource_of_one_worker(client: Client, cluster: LocalCluster, chance: random.Random) -> str:
     """All tasks need a resource that one of two workers has.
 
@@ -91,7 +91,7 @@ def resource_of_one_worker(client: Client, cluster: LocalCluster, chance: random
     return worker_at(cluster, min(client.scheduler_info()["workers"]))
 
 
-@situation("locks")
+@situation("locks", advice=("events, queues and variables",), wrong_advice=("one long task",))
 def variable_that_is_set_late(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Two tasks keep their threads until the client has set a variable.
 
@@ -107,7 +107,7 @@ def variable_that_is_set_late(client: Client, cluster: LocalCluster, chance: ran
     client.gather(futures)
 
 
-@situation("locks", "outside", threads_per_worker=2)
+@situation("locks", "outside", threads_per_worker=2, wrong_advice=("one long task",))
 def queue_between_tasks(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """One task fills a queue slowly, three others wait for what is in it.
 
@@ -129,7 +129,7 @@ def queue_between_tasks(client: Client, cluster: LocalCluster, chance: random.Ra
     client.gather([client.submit(produce, 1, pure=False), *spread(client, consume, range(3))])
 
 
-@situation("nested tasks", "outside")
+@situation("nested tasks", "outside", wrong_advice=("skew of data",))
 def compute_inside_tasks(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Tasks call dask.compute, which gives their thread back until the inner tasks are done.
 
@@ -151,7 +151,7 @@ def pandas_imported(client: Client, cluster: LocalCluster, chance: random.Random
     yield
 
 
-@situation("interpreter", around=pandas_imported, threads_per_worker=3)
+@situation("interpreter", around=pandas_imported, threads_per_worker=3, advice=("interpreter",))
 def strings_as_objects(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Three threads of each worker handle strings as Python objects, which needs the interpreter.
 
@@ -169,7 +169,10 @@ def strings_as_objects(client: Client, cluster: LocalCluster, chance: random.Ran
 
 
 @situation(
-    "cpu", threads_per_worker=4, config={"distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": 8}
+    "cpu",
+    threads_per_worker=4,
+    config={"distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": 8},
+    advice=("threads of libraries", "too few CPUs"),
 )
 def blas_with_its_own_threads(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Eight threads of workers multiply matrices, each with several threads of the BLAS library.
@@ -188,7 +191,7 @@ def blas_with_its_own_threads(client: Client, cluster: LocalCluster, chance: ran
     client.gather(spread(client, multiply, range(12)))
 
 
-@situation("cpu")
+@situation("cpu", advice=("threads of libraries", "too few CPUs"))
 def threads_inside_tasks(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Each task sorts with 16 threads of its own.
 

@@ -13,7 +13,7 @@ from distributed import Client, LocalCluster, wait
 from .situation import rest, situation, spin, spread, vary, worker_at
 
 
-@situation("outside", n_workers=3)
+@situation("outside", n_workers=3, advice=("few long tasks",), wrong_advice=("one long task", "skew of data"))
 def two_stragglers(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Two of 62 tasks of one kind take much longer than the others, and begin last; a thread idles meanwhile.
 
@@ -48,7 +48,7 @@ def slow_storage_at_one_worker(client: Client, cluster: LocalCluster, chance: ra
     return worker_at(cluster, slow)
 
 
-@situation("computing")
+@situation("computing", wrong_advice=("a slow worker",))
 def first_task_imports(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """The first task of each worker imports a module that computes for more than a second.
 
@@ -73,7 +73,7 @@ def first_task_imports(client: Client, cluster: LocalCluster, chance: random.Ran
         client.gather(client.map(analyse, range(16), folder=folder, pure=False))
 
 
-@situation("outside")
+@situation("outside", advice=("the same computed again",))
 def same_keys_in_five_computes(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Five computations begin with the same eight tasks, whose results nobody keeps.
 
@@ -86,7 +86,7 @@ def same_keys_in_five_computes(client: Client, cluster: LocalCluster, chance: ra
         client.compute(delayed(pow)(delayed(sum)(parts), number)).result()
 
 
-@situation("outside")
+@situation("outside", advice=("one result at a time",), wrong_advice=("skew of data", "restricted tasks"))
 def one_call_at_a_time(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """The client submits a task and waits for it, 20 times in a row.
 
@@ -114,7 +114,7 @@ def pair(left: Model, right: Model) -> float:
     return left.seconds + right.seconds
 
 
-@situation("busy peers")
+@situation("busy peers", wrong_advice=("avoidable transfers", "slow link"))
 def slow_unpickling_on_workers(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Each task needs two small objects of different workers; to deserialise one takes a long time.
 
@@ -131,7 +131,7 @@ def slow_unpickling_on_workers(client: Client, cluster: LocalCluster, chance: ra
     client.gather(spread(client, pair, *sides))
 
 
-@situation("client data")
+@situation("client data", advice=("many scattered objects",))
 def scattered_one_by_one(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """The client scatters numbers in a loop, one call each.
 
@@ -141,7 +141,7 @@ def scattered_one_by_one(client: Client, cluster: LocalCluster, chance: random.R
     client.submit(sum, parts, pure=False).result()
 
 
-@situation("graphs")
+@situation("graphs", advice=("large graphs",))
 def large_closures(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Each function that is submitted has a table of some 20 MB in its closure.
 

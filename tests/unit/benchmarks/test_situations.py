@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from dasklab.breakdown.answers.advice import RULES
 from dasklab.breakdown.model.causes import BOTTLENECKS
 
 from benchmarks.situations import SITUATIONS, is_right_place
@@ -16,6 +17,16 @@ def test_truth_names_bottlenecks_and_docstring_says_what_happens(name: str) -> N
     situation = SITUATIONS[name]
     assert set(situation.truth) <= NAMES
     assert situation.act.__doc__
+    assert {*(situation.advice or ()), *situation.wrong_advice} <= {rule.title for rule in RULES}
+
+
+def test_advice_is_false_or_missing() -> None:
+    stragglers = SITUATIONS["two_stragglers"]
+    assert stragglers.misses_advice(["one long task"]) and not stragglers.misses_advice(["few long tasks"])
+    assert stragglers.false_advice(["one long task", "few long tasks"]) == ["one long task"]
+    healthy = SITUATIONS["short_and_healthy"]
+    assert healthy.false_advice(["too few CPUs", "small tasks"]) == ["small tasks"]
+    assert not healthy.misses_advice([])
 
 
 @pytest.mark.parametrize(
