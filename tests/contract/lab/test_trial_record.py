@@ -35,7 +35,9 @@ from tests.waiting import PATIENCE_S, until
 ROOT = Path(__file__).parents[3]
 WORKERS = ("worker-1", "worker-2")
 SIZE = {"size": 600, "chunk": 100}
-ENVIRONMENT = {**os.environ, "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "True"}
+PROFILE = "DASK_DISTRIBUTED__WORKER__PROFILE__"
+# Tasks are short: at Dask's usual interval of 10 ms it may not see any of them.
+ENVIRONMENT = {**os.environ, f"{PROFILE}ENABLED": "True", f"{PROFILE}INTERVAL": "1ms"}
 
 
 @contextmanager
