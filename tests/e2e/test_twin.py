@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +23,18 @@ pytestmark = [
 ]
 
 
-def test_tutorial_of_what_ifs_runs_as_written(tmp_path: Path) -> None:
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder for a home: sockets of ssh have paths of at most 107 bytes, and pytest's folders are long."""
+    with tempfile.TemporaryDirectory(prefix="twin-") as folder:
+        yield Path(folder)
+
+
+def test_tutorial_of_what_ifs_runs_as_written(short_folder: Path) -> None:
     """The guests' image takes minutes to build: the tutorial's user shares the cache of the one who tests."""
-    state, lab = tmp_path / "home" / "state", tmp_path / "work" / "mytwin"
+    state, lab = short_folder / "home" / "state", short_folder / "work" / "mytwin"
     try:
-        tutorials.run("what-if", tmp_path, {"MINIPVE_CACHE": str(Paths.of().cache)}, timeout_s=1700)
+        tutorials.run("what-if", short_folder, {"MINIPVE_CACHE": str(Paths.of().cache)}, timeout_s=1700)
     finally:
         if (state / "dasklab" / "mytwin").exists():  # what a failed page leaves
             environment = {**os.environ, "XDG_STATE_HOME": str(state)}
