@@ -42,7 +42,7 @@ test: ## every check: lint, types, unit, contract, end-to-end
 	@$(MAKE) --no-print-directory -j2 test-packages .venv/ready
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/pytest $(SIDE_BY_SIDE) 4 tests/wire_e2e tests/contract tests/unit
-	$(BIN)/pytest $(SIDE_BY_SIDE) 2 $(addprefix tests/e2e/test_,lab.py wheel.py roles_alone.py containers.py readme.py image.py pythons.py collection.py strategy.py)
+	$(BIN)/pytest $(SIDE_BY_SIDE) 2 $(addprefix tests/e2e/test_,lab.py wheel.py roles_alone.py containers.py twin.py readme.py image.py pythons.py collection.py strategy.py)
 
 # Folders whose tests import little and start no cluster.
 QUICK := $(addprefix tests/unit/,guest roles docs minipve dasklab/model dasklab/machines)
