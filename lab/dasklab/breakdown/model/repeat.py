@@ -334,6 +334,12 @@ class Repeat:
     def node(self, name: str) -> int:
         return self.places.nodes.index(name)
 
+    def blocked(self, node: int, least_s: float) -> IntervalSets:
+        """When the event loop of a process was busy for at least so long at a time."""
+        busy = self.busy
+        long = (busy.member == node) & (busy.stop - busy.start >= least_s)
+        return IntervalSets(busy.member[long], busy.start[long], busy.stop[long])
+
     def busy_s(self, name: str) -> float:
         """How long the event loop of a process was busy during the repeat."""
         node = np.array([self.node(name)])

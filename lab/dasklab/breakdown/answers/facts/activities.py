@@ -111,10 +111,8 @@ def _agreed(repeat: Repeat, kind: str, reason: str, samples: Sequence[StackSampl
 
 def _blocked_s(repeat: Repeat, node: int) -> float:
     """Return for how long an event loop was busy for long at a time; 0 if that was not recorded."""
-    busy = repeat.busy
-    long = (busy.member == node) & (busy.stop - busy.start >= BLOCKED_S)
-    start, stop = np.maximum(busy.start[long], repeat.start), np.minimum(busy.stop[long], repeat.stop)
-    return float(np.maximum(0.0, stop - start).sum())
+    ends = np.array([repeat.start]), np.array([repeat.stop])
+    return float(repeat.blocked(node, BLOCKED_S).within(np.array([node]), *ends)[0])
 
 
 def _are_most(own: Sequence[StackSample], samples: Sequence[StackSample]) -> bool:

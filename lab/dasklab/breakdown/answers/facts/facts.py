@@ -12,7 +12,6 @@ from dask.utils import key_split
 from dasklab.breakdown.answers.facts.failures import Failures, failures
 from dasklab.breakdown.answers.facts.memory import WorkerMemory, memory, thresholds
 from dasklab.breakdown.model.arrays import floats
-from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.records.recorder.process import CPU, HOST_CPU, RETRANSMITTED
 
@@ -173,9 +172,7 @@ def running_while_blocked(repeat: Repeat, worker: str, least_s: float) -> tuple[
         least_s: shorter busy intervals do not count.
     """
     node = repeat.node(worker)
-    busy = repeat.busy
-    long = (busy.member == node) & (busy.stop - busy.start >= least_s)
-    blocked = IntervalSets(busy.member[long], busy.start[long], busy.stop[long])
+    blocked = repeat.blocked(node, least_s)
     ends = np.array([repeat.start]), np.array([repeat.stop])
     seconds = float(blocked.within(np.array([node]), *ends)[0])
     own = np.flatnonzero(repeat.tasks.worker == node)
