@@ -39,9 +39,8 @@ from typing import Any
 import list_scheduler
 import numpy as np
 import wire_cluster
-from dasklab.console.options import SEEDS
 from dasklab.errors import LabError
-from dasklab.predict import record_whatif
+from dasklab.predict import SEEDS, record_whatif
 from dasklab.predict.engine.choice import simulations_on
 from dasklab.predict.validation import HERE, Case, ValidatedRecords, replace_block
 from dasklab.predict.whatif import PAYLOAD

@@ -38,12 +38,11 @@ from statistics import mean, median
 import numpy as np
 from dasklab.breakdown.model.causes import MESSAGE, WIRE
 from dasklab.breakdown.show.explain import explain
-from dasklab.console.options import SEEDS
 from dasklab.errors import LabError
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Campaign, Result, Timings
 from dasklab.model.settings.nic import BYTES_PER_MBIT
-from dasklab.predict import prediction, sensitivity
+from dasklab.predict import SEEDS, prediction, sensitivity
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.sources import key, settings, sources

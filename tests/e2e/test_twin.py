@@ -42,7 +42,9 @@ def test_tutorial_of_what_ifs_runs_as_written(short_folder: Path) -> None:
     [folder] = (lab / "results" / "twin").glob("*T*Z")
     trials = open_run(folder).trials
     assert [trial.result.status for trial in trials] == ["ok", "ok"]
-    assert (folder.parent / "report" / "report.html").exists()
+    page = (folder.parent / "report" / "report.html").read_text()
+    assert "Record, simulation and twin" in page and page.count("The twin took ") == 1
+    assert all(f"<td>{what}</td>" in page for what in ("record", "record, simulated", "twin"))
     timings = [json.loads((trial.folder / "timings.json").read_text()) for trial in trials]
     assert all(content["check"]["ok"] and content["workload"] == "recorded" for content in timings)
     for content in timings:

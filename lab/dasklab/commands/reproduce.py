@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.console.options import SEEDS, inventory_option, new_results_option
+from dasklab.console.options import inventory_option, new_results_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.trials.exit_status import HELP
 from dasklab.console.trust import require_trust, trust_option, workloads_of
 from dasklab.errors import LabError, did_you_mean
+from dasklab.predict import SEEDS
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:

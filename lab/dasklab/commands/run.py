@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from dasklab.console.completion import complete_experiments
-from dasklab.console.options import SEEDS, inventory_option, new_results_option, on_option
+from dasklab.console.options import inventory_option, new_results_option, on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.trials.exit_status import HELP
 from dasklab.console.trust import require_trust, trust_experiment, trust_option, workloads_of
 from dasklab.errors import LabError
+from dasklab.predict import SEEDS
 from dasklab.terminal import counted, duration, print_table
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.console.options import SEEDS, on_option
+from dasklab.console.options import on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.picture import save_picture
 from dasklab.console.simulating import simulating
 from dasklab.console.trust import require_trust, trust_option
+from dasklab.predict import SEEDS
 from dasklab.terminal import print_prose, print_table
 
 if TYPE_CHECKING:

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import click
 
-from dasklab.console.options import SEEDS
 from dasklab.console.path_types import OutputFolder, UserPath
 from dasklab.console.simulating import simulating
 from dasklab.errors import LabError
 from dasklab.paths import display_path
+from dasklab.predict import SEEDS
 from dasklab.terminal import print_prose, print_table
-
-HEAD = ("what", "repeats", "mean", "90 % of the repeats", "from the record", "moved between workers")
 
 
 @click.command()
@@ -55,6 +53,7 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
         raise click.UsageError("Name a new folder (-o FOLDER), or a run of the twin (--compare RUN).")
     from dasklab.predict import record
     from dasklab.predict import twin as twins
+    from dasklab.predict.engine.choice import simulations_on
     from dasklab.results.run import open_run
 
     opened = open_run(path)
@@ -71,6 +70,7 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
         click.echo(f"  cd {display_path(folder)}\n  dasklab up\n  dasklab run {twins.EXPERIMENT}.yml")
         return
     assert run is not None  # checked above
-    with simulating(seeds) as progress:
+    with simulations_on(None), simulating(seeds) as progress:
         compared = twins.compare(opened.single, open_run(run), range(seeds), progress.report)
-    print_table(HEAD, compared.cells)
+    print_table(twins.HEAD, compared.cells)
+    print_prose(f"\n{compared.sentence}")

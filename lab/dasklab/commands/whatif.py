@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasklab.console.options import SEEDS, on_option
+from dasklab.console.options import on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.simulating import simulating
 from dasklab.console.trust import require_trust, trust_option
 from dasklab.errors import LabError
 from dasklab.model.forms.number_format import format_fixed
+from dasklab.predict import SEEDS
 from dasklab.terminal import print_prose, print_table
 
 if TYPE_CHECKING:

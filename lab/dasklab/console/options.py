@@ -14,7 +14,6 @@ from dasklab.machines.inventory.ansible_inventory import default_inventory
 from dasklab.paths import results
 
 INVENTORY = "-i", "--inventory"
-SEEDS = 4  # simulations of a trial by default
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

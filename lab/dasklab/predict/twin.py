@@ -7,6 +7,7 @@ bytes. What this machine cannot hold is scaled by a factor, replaced or refused,
 from __future__ import annotations
 
 import base64
+import json
 import math
 import os
 import re
@@ -24,7 +25,7 @@ from dasklab.machines.inventory import new_lab
 from dasklab.machines.inventory.new_lab import WorkerSize
 from dasklab.model.files import Outcome
 from dasklab.model.forms.number_format import format_fixed
-from dasklab.predict import record, sources
+from dasklab.predict import record
 from dasklab.predict.core_waits import CoreWaits
 from dasklab.predict.prediction import RunSummary, measured, summarize
 from dasklab.predict.record import RecordedWork
@@ -44,6 +45,7 @@ WITHOUT_LIMIT_BYTES = 2e9  # of a worker whose record has no memory limit
 MAX_CAP_MBIT = 2_000  # a cap above it holds nothing back that a guest of one machine sends
 MAX_WORKERS = 99  # of an experiment
 SHORT_RTT_MS = 4.0  # a shorter round trip may be work at its ends
+HEAD = ("what", "repeats", "mean", "90 % of the repeats", "from the record", "moved between workers")
 
 SOURCE = '''\
 """The program of the record {name}, with placeholder tasks. Written by `dasklab twin`."""
@@ -53,6 +55,7 @@ from _replay import replay
 from distributed import Client
 
 RECORD = "{identity}"
+RECORD_FOLDER = {folder}
 PROGRAM = """
 {program}
 """
@@ -66,6 +69,8 @@ def prepare(client: Client) -> Job:
 if __name__ == "__main__":
     main(prepare)
 '''
+
+_RECORD_FOLDER = re.compile(r'^RECORD_FOLDER = (".*")$', re.M)
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,8 @@ class Twin:
         packed = base64.b64encode(zlib.compress(self._program.model_dump_json().encode(), 9)).decode()
         lines = "\n".join(packed[at : at + 100] for at in range(0, len(packed), 100))
         name = self.work.explained.trial.folder.name.replace("\\", "").replace('"', "")
-        return SOURCE.format(name=name, identity=identity(self.work), program=lines)
+        folder = json.dumps(str(self.work.explained.trial.folder.resolve()))
+        return SOURCE.format(name=name, identity=identity(self.work), folder=folder, program=lines)
 
     @property
     def experiment(self) -> dict[str, Any]:
@@ -313,23 +319,49 @@ def write(twin: Twin, folder: Path) -> None:
 class TwinComparison:
     """A record, its simulation without a change, and its twin, side by side."""
 
-    rows: tuple[RunSummary, ...]
+    record: RunSummary
+    simulation: RunSummary
+    twin: RunSummary
+
+    @property
+    def sentence(self) -> str:
+        """How far the twin and the simulation are from the record."""
+        return (
+            f"The twin took {self.twin.mean_s:.2f} s (mean of {counted(self.twin.repeats, 'repeat')}),"
+            f" {self._than(self.twin)} the record ({self.record.mean_s:.2f} s)."
+            f" The record's simulation took {self.simulation.mean_s:.2f} s,"
+            f" {self._than(self.simulation)} the record."
+        )
 
     @property
     def cells(self) -> list[tuple[str, ...]]:
-        """The rows of the table, as texts."""
-        record_s = self.rows[0].mean_s
+        """The rows of the table below ``HEAD``, as texts."""
         return [
             (
                 row.what,
                 str(row.repeats),
                 f"{row.mean_s:.2f} s",
                 f"{row.low_s:.2f} to {row.high_s:.2f} s" if row.repeats > 1 else "",
-                "" if at == 0 else f"{format_fixed(100 * (row.mean_s / record_s - 1), 0, '+')} %",
+                "" if row is self.record else f"{format_fixed(self._change_pct(row), 0, '+')} %",
                 f"{row.transfer_bytes / 1e6:.0f} MB",
             )
-            for at, row in enumerate(self.rows)
+            for row in (self.record, self.simulation, self.twin)
         ]
+
+    def _change_pct(self, row: RunSummary) -> float:
+        return 100 * (row.mean_s / self.record.mean_s - 1)
+
+    def _than(self, row: RunSummary) -> str:
+        change = round(self._change_pct(row))
+        return f"{abs(change)} % {'more' if change > 0 else 'less'} than" if change else "as long as"
+
+
+def record_of(run: Run) -> Path | None:
+    """Return the folder of the record that a run's workload replays; None if it is no run of a twin."""
+    for trial in run.trials:
+        if line := _RECORD_FOLDER.search(trial.requested.workload.source or ""):
+            return Path(json.loads(line[1]))
+    return None
 
 
 def compare(
@@ -338,21 +370,27 @@ def compare(
     seeds: Iterable[int],
     on_outcome: Callable[[Outcome], None] = lambda _: None,
 ) -> TwinComparison:
-    """Put a record, its simulation and the measured trials of its twin side by side.
+    """Put a record, its simulation and the measured trials of its twin's baseline side by side.
 
     Raises:
         LabError: the run is not of this record's twin, or has no valid trial.
     """
     work = record.read(record_trial)
-    trials = [trial for trial in sources.baseline(run) if trial.is_valid]
-    source = trials[0].requested.workload.source if trials else ""
-    if f'RECORD = "{identity(work)}"' not in (source or ""):
+    replays = f'RECORD = "{identity(work)}"'
+    trials = [
+        trial
+        for trial in run.trials
+        if (not run.is_experiment or trial.requested.baseline or trial.requested.null)
+        and replays in (trial.requested.workload.source or "")
+    ]
+    if not trials:
         raise LabError(f"{run}: it is no run of a twin of {record_trial.folder}")
+    valid = [trial for trial in trials if trial.is_valid]
+    if not valid:
+        raise LabError(f"{run}: no trial of the twin's baseline is valid")
     simulations = RecordSimulations.start(work, seeds, on_outcome)
     return TwinComparison(
-        (
-            summarize("record", [work.measured_s], [work.moved_bytes], simulated=False),
-            replace(simulations.unchanged, what="record, simulated"),
-            replace(measured(trials), what="twin"),
-        )
+        record=summarize("record", [work.measured_s], [work.moved_bytes], simulated=False),
+        simulation=replace(simulations.unchanged, what="record, simulated"),
+        twin=replace(measured(valid), what="twin"),
     )

@@ -21,6 +21,7 @@ from dasklab.report.pages.pictures import Picture, Study, draw_answers, drawn_of
 from dasklab.report.pages.tables import interactions, rate_slopes
 from dasklab.report.pages.time_screen import TimeScreen, time_screen
 from dasklab.report.pages.trials_screen import TrialsScreen, trials_screen
+from dasklab.report.pages.twin_screen import TwinScreen, twin_screen
 from dasklab.report.trials.trial_pages import TrialContext, write_trial_pages
 from dasklab.report.trials.trial_rows import trial_rows
 from dasklab.report.words import sentences
@@ -41,6 +42,7 @@ class Section:
         anchor: the name on the page, and the start of the names of the figures' files.
         simulated: where the costs of a simulated run come from.
         captured: sentences on what the capture shows.
+        twin: of a run that replays a record.
     """
 
     anchor: str
@@ -50,6 +52,7 @@ class Section:
     sentence: str
     captured: list[str]
     first: FirstScreen
+    twin: TwinScreen | None
     time: TimeScreen
     words: Words
     answers: dict[str, Answer]
@@ -132,6 +135,7 @@ def section(
         sentence=("Simulated: " if simulated else "") + sentence,
         captured=in_capture,
         first=first_screen(run, results, words, simulated, facts, hosts),
+        twin=twin_screen(run, progress),
         time=time_screen(run, explained, results, labels),
         words=words,
         answers=results,
