@@ -33,7 +33,7 @@ from dasklab.predict.record_memory import HeldData, held_data
 from dasklab.predict.record_simulations import RecordSimulations
 from dasklab.predict.whatif import PAYLOAD
 from dasklab.results.run import Run, Trial
-from dasklab.sim.program import BARRIER, Program
+from dasklab.sim.program import BARRIER, Program, parse_key
 from dasklab.terminal import counted
 
 WORKLOAD = "recorded"  # name of the twin's workload, and of its file
@@ -130,7 +130,9 @@ class Twin:
     @property
     def source(self) -> str:
         """The Python source of the workload that replays the program."""
-        packed = base64.b64encode(zlib.compress(self._program.model_dump_json().encode(), 9)).decode()
+        program = self._program
+        content = program.model_dump() | {"keys": [*map(parse_key, program.keys)]}
+        packed = base64.b64encode(zlib.compress(json.dumps(content).encode(), 9)).decode()
         lines = "\n".join(packed[at : at + 100] for at in range(0, len(packed), 100))
         name = self.work.explained.trial.folder.name.replace("\\", "").replace('"', "")
         folder = json.dumps(str(self.work.explained.trial.folder.resolve()))

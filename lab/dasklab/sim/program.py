@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from ast import literal_eval
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -54,7 +55,7 @@ class Program(Strict):
     """A client's program. Keys, graphs and tasks are referred to by position.
 
     Attributes:
-        keys: unique, as texts.
+        keys: unique, as texts (see `parse_key`).
         needs: for each key the keys whose results it needs.
         works: for each key what each of its computations does, in their order. Data has one that takes no
             time.
@@ -79,3 +80,19 @@ class Program(Strict):
             raise LabError("program: keys, needs and works do not fit each other")
         if not all(self.works):
             raise LabError("program: a key has no work")
+
+
+def parse_key(text: str) -> Any:
+    """Return the key that a text stands for: a tuple for ``('sum-1f', 0)``, else the text itself."""
+    if not text.startswith("("):
+        return text
+    try:
+        key = literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return key if isinstance(key, tuple) and _is_key(key) and str(key) == text else text
+
+
+def _is_key(value: Any) -> bool:
+    """Return whether Dask takes a value as a key."""
+    return all(map(_is_key, value)) if isinstance(value, tuple) else isinstance(value, str | int | float)

@@ -1,9 +1,9 @@
 """Replay the program of a recorded client with placeholder tasks, for workloads that `dasklab twin` writes.
 
-A program is what ``dasklab.sim.program.Program`` describes, as JSON: keys, what each needs, what each of its
-computations does (CPU seconds, seconds of waiting, bytes of the result), and the client's steps. Each step is
-carried out with Dask's own client. What the record says of the scheduler's time for graphs is left out: the
-scheduler takes its own.
+A program is what ``dasklab.sim.program.Program`` describes, as JSON: keys (tuples are lists), what each
+needs, what each of its computations does (CPU seconds, seconds of waiting, bytes of the result), and the
+client's steps. Each step is carried out with Dask's own client. What the record says of the scheduler's time
+for graphs is left out: the scheduler takes its own.
 
 All waits are coroutines of the client's event loop, so a replay can be simulated like any other workload.
 """
@@ -15,7 +15,6 @@ import asyncio
 import base64
 import json
 import zlib
-from ast import literal_eval
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -40,15 +39,9 @@ def replay(client: Client, text: str) -> Job:
     return Job(_Player(client, unpack(text)).run, expected=0)
 
 
-def parse_key(text: str) -> Any:
-    """Return the key that a text stands for: a tuple for ``('sum-1f', 0)``, else the text itself."""
-    if not text.startswith("("):
-        return text
-    try:
-        key = literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-    return key if isinstance(key, tuple) and str(key) == text else text
+def key_of(content: Any) -> Any:
+    """Return a key from JSON, which knows no tuples."""
+    return tuple(map(key_of, content)) if isinstance(content, list) else content
 
 
 class _Player:
@@ -56,7 +49,7 @@ class _Player:
 
     def __init__(self, client: Client, program: dict[str, Any]) -> None:
         self._client, self._program = client, program
-        self._keys = [parse_key(text) for text in program["keys"]]
+        self._keys = [key_of(content) for content in program["keys"]]
         self._works: list[deque[Any]] = []
         self._sizes: dict[int, int] = {}  # of the results that were sent for last
         self._futures: dict[int, Any] = {}  # what the client holds

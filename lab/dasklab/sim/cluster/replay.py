@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from ast import literal_eval
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dask._task_spec import Task, TaskRef
 
 from dasklab.sim.cluster.placeholder import Placeholder
-from dasklab.sim.program import ClientStep, Program, SentGraph
+from dasklab.sim.program import ClientStep, Program, SentGraph, parse_key
 
 if TYPE_CHECKING:
     from dasklab.sim.cluster.cluster import SimCluster
@@ -125,17 +124,6 @@ class ProgramReplay:
         data = {self._keys[key]: Placeholder(self._program.works[key][0][2]) for key in step.keys}
         futures = self._client.scatter(data)
         self._futures |= {key: futures[self._keys[key]] for key in step.keys}
-
-
-def parse_key(text: str) -> Any:
-    """Return the key that a text stands for: a tuple for ``('sum-1f', 0)``, else the text itself."""
-    if not text.startswith("("):
-        return text
-    try:
-        key = literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-    return key if isinstance(key, tuple) and str(key) == text else text
 
 
 def _nothing(*_: Any) -> None:

@@ -22,6 +22,7 @@ from dasklab.predict.record_links import ClientLink
 from dasklab.predict.record_memory import HeldData
 from dasklab.predict.twin import Machine, Twin
 from dasklab.results.run import open_trial
+from dasklab.sim.program import parse_key
 
 RECORDS = Path(__file__).parents[3] / "data" / "records"
 LARGE = Machine(cores=64, memory_bytes=64e9)
@@ -41,12 +42,13 @@ def program(source: str) -> dict[str, Any]:
     """Read the program out of a workload's source, as the workload does."""
     sys.path.insert(0, str(WORKLOADS))
     try:
-        unpack = importlib.import_module("_replay").unpack
+        workload = importlib.import_module("_replay")
     finally:
         del sys.path[0]
     text = re.search(r'PROGRAM = """\n(.*)"""', source, re.S)
     assert text
-    return dict(unpack(text[1]))
+    content = dict(workload.unpack(text[1]))
+    return content | {"keys": [*map(workload.key_of, content["keys"])]}
 
 
 def test_folder_is_a_lab_with_the_recorded_workers_and_an_experiment(
@@ -73,7 +75,7 @@ def test_machines_are_virtual_machines(work: RecordedWork, tmp_path: Path) -> No
 
 def test_graph_is_the_recorded_program_with_cpu_time_and_waiting_apart(work: RecordedWork) -> None:
     recorded, replayed = work.client_program.program, program(Twin(work, LARGE, "containers").source)
-    assert replayed["keys"] == list(recorded.keys)
+    assert replayed["keys"] == [*map(parse_key, recorded.keys)]
     assert replayed["needs"] == [list(needs) for needs in recorded.needs]
     assert [step["does"] for step in replayed["steps"]] == [step.does for step in recorded.steps]
     computed = 0.0
@@ -83,6 +85,17 @@ def test_graph_is_the_recorded_program_with_cpu_time_and_waiting_apart(work: Rec
             assert replayed_bytes == nbytes
             computed += cpu_s
     assert computed > 0
+
+
+def test_keys_that_are_tuples_arrive_as_tuples(work: RecordedWork) -> None:
+    plan = work.client_program
+    first, *others = plan.program.keys
+    keys = (str((first, 0, ("a", 1.5))), *others)
+    with_tuple = replace(
+        work, client_program=replace(plan, program=plan.program.model_copy(update={"keys": keys}))
+    )
+    own = Twin(with_tuple, LARGE, "containers")
+    assert program(own.source)["keys"] == [(first, 0, ("a", 1.5)), *others]
 
 
 def test_tasks_wait_where_the_machine_has_fewer_cores_than_they_computed_on(work: RecordedWork) -> None:
