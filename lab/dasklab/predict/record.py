@@ -28,6 +28,7 @@ from dasklab.predict.calibrate import fit
 from dasklab.predict.calibration import Calibration, TaskSamples
 from dasklab.predict.client_program import ClientProgram, client_program
 from dasklab.predict.core_waits import CoreWaits
+from dasklab.predict.record_limits import limits
 from dasklab.predict.record_links import ClientLink
 from dasklab.predict.trial_links import OTHER_QUEUE_BYTES
 from dasklab.predict.whatif import PAYLOAD, SimulationSettings, core_waits, design_of, shared_fields
@@ -35,7 +36,6 @@ from dasklab.records import Frames
 from dasklab.results.run import Trial
 from dasklab.sim.program import BARRIER, Program
 from dasklab.sim.scenario import Scenario
-from dasklab.terminal import counted
 
 CLIENT_DELAY_MS = 1.0  # a difference between round trips below this is work at their ends
 EXPERIMENT_SETTINGS = ("links", "dask")  # of an experiment, which hold for a record, too
@@ -121,7 +121,7 @@ def read(record: Trial) -> RecordedWork:
         calibration,
         record_links.client_link(repeat, frames, program.program),
         _dask(frames),
-        tuple(_limits(program, repeat)),
+        tuple(limits(program, repeat, explained.facts, _most_workers(repeat))),
     )
 
 
@@ -239,25 +239,6 @@ def _missing(frames: Frames, repeat: Repeat, lost: dict[str, int]) -> Iterator[s
         yield "actors are not simulated"
     if frames["tasks"].key.str.startswith(BARRIER).any() and not recorded.shuffled_bytes(frames):
         yield "it does not say how much its peer-to-peer shuffles moved: it cannot be simulated"
-
-
-def _limits(client: ClientProgram, repeat: Repeat) -> Iterator[str]:
-    """Yield a sentence for each thing of a record that is simulated otherwise than it was."""
-    left_out = client.left_out
-    if left_out.failed:
-        yield f"Left out: {counted(left_out.failed, 'failed attempt')}. The simulation has no failures."
-    if left_out.computed_again:
-        again = counted(left_out.computed_again, "computation")
-        yield f"Left out: {again} of lost results. In the simulation no worker is lost."
-    if left_out.unfinished:
-        yield f"Left out: {counted(left_out.unfinished, 'task')} without a result."
-    if repeat.joined or repeat.left:
-        yield f"Workers joined or left; {_most_workers(repeat)} are simulated from the start to the end."
-    if repeat.extent is Extent.WATCHED:
-        yield (
-            "The client was not recorded: each graph is sent after the results that were there when it came;"
-            " between graphs the client takes as long as it did."
-        )
 
 
 def _most_workers(repeat: Repeat) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasklab.breakdown.answers.facts.memory import WorkerMemory
+from dasklab.terminal import counted
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,18 @@ class HeldData:
 
     @property
     def note(self) -> str:
+        return f"Too small are sizes that could not hold its {self._sizes}"
+
+    def warning(self, workers: int) -> str:
+        """Say that so many workers have no space for it."""
+        number = counted(workers, "worker")
+        return f"{number} could not hold the {self._sizes} What a worker does then is not simulated."
+
+    @property
+    def _sizes(self) -> str:
         return (
-            f"Too small are sizes that could not hold its {self.most / 1e9:.3g} GB of results in memory:"
-            f" a worker has {self.limit / 1e9:.3g} GB, of which its process takes"
-            f" {self.other / 1e9:.2g} GB without any."
+            f"{self.most / 1e9:.3g} GB of results in memory: a worker has {self.limit / 1e9:.3g} GB, of which"
+            f" its process takes {self.other / 1e9:.2g} GB without any."
         )
 
 

@@ -14,6 +14,7 @@ from dasklab.model.files import Outcome
 from dasklab.model.forms.number_format import format_fixed
 from dasklab.predict import record
 from dasklab.predict.prediction import RunSummary, summarize
+from dasklab.predict.record_memory import held_data
 from dasklab.predict.record_simulations import RecordSimulations
 from dasklab.predict.validation import outside_note
 from dasklab.results.run import Trial, open_trial
@@ -126,4 +127,7 @@ def _unknown(work: record.RecordedWork, changes: dict[str, Any]) -> list[str]:
         "cores_each",
     } & set(changes):
         unknown.append("Each further worker has cores of its own; --set cores=N shares N among all.")
+    data = held_data(work.explained.facts.memory, work.repeat.start, work.repeat.stop)
+    if "workers" in changes and not data.fits(changes["workers"]):
+        unknown.append(data.warning(changes["workers"]))
     return unknown

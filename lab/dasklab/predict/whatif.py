@@ -29,6 +29,7 @@ SHORT_NAMES = {
     "delay_ms": "links.cluster.delay_ms",
     "runs": "repeats",  # its earlier name
 }
+DASK_OWN = "distributed."  # how the names of Dask's settings begin
 # Settings that the calibration holds for
 FIXED = ("workload", "guests", "capture", "captured_repeats", "ttl_s", "probes", "scheduler", "worker",
          "layout", "packages", "performance_report", "py_spy", "faults")  # fmt: skip
@@ -76,6 +77,8 @@ def parse(assignments: tuple[str, ...]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise LabError(f"--set {text}: write it as SETTING=VALUE, for example lab_nic_rate_mbit=2500")
+        if name.startswith(DASK_OWN):
+            raise LabError(f"--set {text}: a setting of Dask begins with dask. Did you mean dask.{text}?")
         try:
             inner: Any = yaml.safe_load(value)
         except yaml.YAMLError:

@@ -20,6 +20,7 @@ from dasklab.cli import main
 from dasklab.errors import LabError
 from dasklab.predict import record, record_whatif
 from dasklab.predict.engine import processes
+from dasklab.predict.record_memory import HeldData
 from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster, as_completed
 
@@ -104,6 +105,15 @@ def test_unknown_change_is_refused_with_what_is_allowed(
 ) -> None:
     with pytest.raises(LabError, match=message):
         record.check(work, changes)
+
+
+def test_workers_that_could_not_hold_the_results_are_named(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_whatif, "held_data", lambda *_: HeldData(most=5e9, limit=4e9, other=1e9))
+    said = {
+        workers: record_whatif.whatif_folder(run.folder, 1, {"workers": workers}).notes for workers in (1, 2)
+    }
+    assert any(note.startswith("1 worker could not hold the 5 GB of results") for note in said[1])
+    assert not any("could not hold" in note for note in said[2])
 
 
 def test_calibration_of_another_trial_is_refused(run: Any, tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ def test_most_is_what_all_workers_held_at_one_time() -> None:
     assert not data.fits(1)
     assert data.fits(2)  # 3 GB of space on each
     assert "could not hold its 5 GB of results in memory" in data.note
+    assert data.warning(1).startswith(
+        "1 worker could not hold the 5 GB of results in memory: a worker has 4 GB"
+    )
 
 
 @pytest.mark.parametrize("workers", [[], [memory("worker-1", [9 * GB], np.nan)]])

@@ -114,6 +114,7 @@ def test_factors_multiply_rates_and_delays_and_speeds_divide_cpu_time() -> None:
     [
         ("wrokers=3", "--set wrokers: unknown setting; allowed: bridge,"),
         ("workers", "--set workers: write it as SETTING=VALUE"),
+        ("distributed.comm.retry=1", "--set distributed.comm.retry=1: a setting of Dask begins"),
         ("workers=0", "--set: workers: should be greater than or equal to 1, got 0"),
         ("workload.name=idle", "--set workload: it cannot be changed"),
         ("layout=2x1", "--set layout: it cannot be changed"),
