@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from minipve.base import process
+from minipve.base.atomic import write_atomic
 from minipve.base.paths import Paths
 from minipve.base.user_error import UserError
 from minipve.endpoint import state_folder
 from minipve.endpoint.address import Address
 from minipve.endpoint.terminal import PREFIX
 from minipve.guests import power
+from minipve.image import golden
 from minipve.network import namespace
 
 START_S = 60.0
@@ -83,7 +85,7 @@ def answers(paths: Paths, timeout_s: float = 5.0) -> bool:
 
 def outdated(paths: Paths) -> bool:
     """Return whether minipve's source changed after the running endpoint was started."""
-    start = paths.endpoint_file.stat().st_mtime  # it is written at each start
+    start = paths.endpoint_lock.stat().st_mtime  # it is written at each start
     return any(file.stat().st_mtime > start for file in Path(__file__).parents[1].rglob("*.py"))
 
 
@@ -116,6 +118,7 @@ def detach(paths: Paths, options: list[str], address: Address) -> bool:
         _await_answer(paths)
         _check_port(paths, address)
         namespace.ensure(paths, _inside(paths))
+        _name_current_images(paths)
         return False
     state_folder.claim(paths)
     paths.log.mkdir(parents=True, exist_ok=True)
@@ -137,6 +140,14 @@ def detach(paths: Paths, options: list[str], address: Address) -> bool:
             raise UserError(f"the endpoint did not start: {_last_error(paths)}")
     child.returncode = 0  # it outlives us on purpose, so avoid the ResourceWarning
     return True
+
+
+def _name_current_images(paths: Paths) -> None:
+    """Let ``endpoint.json`` of a running endpoint name the current images: updates change their recipe."""
+    stored = facts(paths)
+    current = stored | golden.files(paths)
+    if current != stored:
+        write_atomic(paths.endpoint_file, json.dumps(current, indent=1) + "\n", 0o600)
 
 
 def _check_port(paths: Paths, address: Address) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -105,7 +106,8 @@ async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, dela
         watch.start()
     log.info("serving %s, state in %s", address.url(host, port), node.paths.state)
     if ready_fd is not None:
-        os.write(ready_fd, b"ready\n")
+        with contextlib.suppress(BrokenPipeError):  # who started the endpoint was stopped meanwhile
+            os.write(ready_fd, b"ready\n")
         os.close(ready_fd)
     await stopped.wait()
     accepting.cancel()

@@ -58,6 +58,11 @@ def template_path(paths: Paths) -> Path:
     return image.with_name(image.stem + container_template.SUFFIX)
 
 
+def files(paths: Paths) -> dict[str, str]:
+    """Return the images of the current recipe, as ``endpoint.json`` names them."""
+    return {"image_file": str(image_path(paths)), "template_file": str(template_path(paths))}
+
+
 def build(paths: Paths, progress: Progress) -> Path:
     """Build the golden image and its template, unless they exist.
 

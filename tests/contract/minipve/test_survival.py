@@ -44,9 +44,43 @@ def test_serve_is_quick_when_an_endpoint_runs(own: Endpoint) -> None:
 
 def test_serve_reports_an_outdated_endpoint(own: Endpoint) -> None:
     assert own.state is not None
-    os.utime(own.state / "endpoint.json", (0, 0))
+    os.utime(own.state / "run/endpoint.lock", (0, 0))
     done = minipve("serve", "--detach", state=own.state)
     assert f"kill {_pid(own)}; minipve --state {own.state} serve --detach" in done.stdout
+
+
+def test_running_endpoint_names_the_images_of_a_changed_recipe(own: Endpoint, tmp_path: Path) -> None:
+    assert own.state is not None
+    facts = own.state / "endpoint.json"
+    before = json.loads(facts.read_text())
+    (requirements := tmp_path / "requirements.txt").write_text("six==1.17.0\n")
+    done = minipve("--requirements", str(requirements), "serve", "--detach", state=own.state)
+    assert done.stdout.startswith("running: ") and "code from before" not in done.stdout
+    after = json.loads(facts.read_text())
+    path = minipve("--requirements", str(requirements), "image", "--path", state=own.state).stdout.strip()
+    assert after["image_file"] == path != before["image_file"]
+    assert {name for name in before if after[name] != before[name]} == {"image_file", "template_file"}
+    assert facts.stat().st_mode & 0o777 == 0o600
+
+
+def test_endpoint_outlives_an_interrupted_start(own: Endpoint) -> None:
+    """Ctrl-C ends who waits for the endpoint: nobody reads any more that it is ready."""
+    assert own.state is not None
+    assert minipve("stop", state=own.state).returncode == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = os.environ | {"MINIPVE_STATE": str(own.state)}
+    command = [sys.executable, "-m", "minipve", "serve", "--ready-fd", str(writer)]
+    child = subprocess.Popen(command, env=environment, pass_fds=[writer], start_new_session=True)
+    os.close(writer)
+    deadline = time.monotonic() + PATIENCE_S
+    while minipve("status", state=own.state).returncode:
+        assert child.poll() is None and time.monotonic() < deadline
+    time.sleep(0.5)  # it announces itself, and then tells who waits
+    assert child.poll() is None
+    assert minipve("serve", "--detach", state=own.state).stdout.startswith("running: ")
+    assert minipve("stop", state=own.state).returncode == 0
+    child.wait(PATIENCE_S)
 
 
 def test_restarted_endpoint_has_the_same_state(own: Endpoint) -> None:
