@@ -1,4 +1,4 @@
-"""Machines computed from the inventory: for group_vars and role proxmox_vm."""
+"""Machines computed from the inventory, and how they are reached: for group_vars and role proxmox_vm."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from ansible.utils.display import Display
 from dasklab.machines.inventory.addressing import Variables, ignored_models, machine, machines
 from dasklab.machines.plan.images import resolved
+from dasklab.machines.ssh import sockets_folder
 from jinja2 import pass_context
 from jinja2.runtime import Context
 
@@ -29,4 +30,9 @@ class FilterModule:
     """The filters by name, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"lab_machine": _machine, "lab_machines": _machines, "lab_image": resolved}
+        return {
+            "lab_machine": _machine,
+            "lab_machines": _machines,
+            "lab_image": resolved,
+            "lab_ssh_sockets": sockets_folder,
+        }

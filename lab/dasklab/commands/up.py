@@ -49,6 +49,7 @@ def up(
 
 
 def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: GuestKind | None) -> None:
+    lab.optional(lab.hosts()[0], "ansible_control_path_dir")  # raises if its path is too long for ssh
     options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
     if not check and (guests or only != "configure"):
         kinds: tuple[GuestKind, ...] | None = (guests,) if guests else None

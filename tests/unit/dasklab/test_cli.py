@@ -284,6 +284,21 @@ def test_a_lab_that_was_never_created_is_not_configured(
     )
 
 
+def test_home_with_too_long_a_path_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """ssh would refuse each connection, and the playbook would wait minutes for hosts that answer."""
+    home = tmp_path / ("x" * 80)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("DASKLAB_STATE", str(tmp_path))
+    monkeypatch.setattr(playbook, "run", forbidden)
+    monkeypatch.setattr(up, "run_endpoint_program", forbidden)
+    monkeypatch.setattr(local_host, "require", forbidden)
+    stderr = run("up").stderr
+    assert f"{home}/.ansible/cp/" in stderr and "set XDG_RUNTIME_DIR to a folder of yours" in stderr
+
+
 def test_stopped_machines_are_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"vmid": 9100 + n, "status": "stopped" if n == 4 else "running"} for n in range(1, 5)]
     for name in ("HOST", "USER", "TOKEN_ID", "TOKEN_SECRET"):

@@ -6,9 +6,13 @@ import configparser
 import json
 import shlex
 import shutil
+import socket
+import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from dasklab.errors import LabError
 from dasklab.machines import ssh
 from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.paths import SHARE as ROOT
@@ -52,3 +56,25 @@ def test_ssh_accepts_the_quoted_options(spaced: Path) -> None:
     process = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert f"userknownhostsfile {spaced}/ssh/known_hosts\n" in process.stdout
     assert f"proxycommand '{spaced}/connect' %h %p\n" in process.stdout
+
+
+def test_sockets_have_short_paths_under_a_long_home() -> None:
+    short, long = "/home/me", f"/home/{'x' * 60}"
+    assert ssh.sockets_folder("/state", {"HOME": short}).startswith(f"{short}/.ansible/cp/")
+    assert ssh.sockets_folder("/state", {"HOME": short}) != ssh.sockets_folder("/other", {"HOME": short})
+    environment = {"HOME": long, "XDG_RUNTIME_DIR": "/run/user/1000"}
+    assert ssh.sockets_folder("/state", environment).startswith("/run/user/1000/dasklab/")
+    with pytest.raises(LabError, match="too long a path for ssh's sockets"):
+        ssh.sockets_folder("/state", {"HOME": long})
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_longest_folder_that_the_kernel_takes(more: int) -> None:
+    """ssh creates a socket under a longer name, and then renames it."""
+    longest = ssh.MAX_SOCKET_BYTES - ssh.SOCKET_NAME_BYTES
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX) as listener:
+        folder = Path(short) / ("x" * (longest - len(short) - 1 + more))
+        folder.mkdir()
+        path = f"{folder}/{'0' * 10}.{'R' * 16}"
+        with pytest.raises(OSError, match="too long") if more else nullcontext():
+            listener.bind(path)
