@@ -1,7 +1,9 @@
 """Plan the trials of an experiment. The same experiment and seed always give the same list.
 
-Each block contains every cell once and the null trial (an exact copy of the baseline), in random order. An
-experiment without factors has no null trial, because it compares nothing.
+Each block contains every cell once and the null trial (an exact copy of the baseline), in random order. Only
+trials with the same kinds of guest follow each other, in groups of random order, because another kind means
+that machines are created and configured again. An experiment without factors has no null trial, because it
+compares nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from dasklab.errors import LabError, did_you_mean
@@ -52,7 +55,11 @@ def plan(
     for block in range(1, experiment.blocks + 1):
         order = [(cell, False) for cell in chosen] + [(baseline, True)] * bool(experiment.factors)
         random.Random(f"{seed}/{block}").shuffle(order)
-        for place, (cell, null) in enumerate(order, start=1):
+        groups: dict[object, list[tuple[Cell, bool]]] = {}
+        for cell, null in order:
+            guests = setup.requested_guests(requested(name, experiment, cell))
+            groups.setdefault(tuple(guests.items()), []).append((cell, null))
+        for place, (cell, null) in enumerate(chain.from_iterable(groups.values()), start=1):
             label = cell_name(levels_of(experiment, cell))
             slug = re.sub(r"[^\w.=,-]+", "-", "null" if null else label)
             identity = {"trial": f"{block}-{place:02}-{slug}", "block": block}

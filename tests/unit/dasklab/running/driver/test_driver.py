@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,17 @@ def test_order_comes_from_the_seed(sweep: experiment.Experiment) -> None:
     orders = {seed: [t.trial for t in plan("x", sweep, SETUP, seed=seed)] for seed in (1, 2)}
     assert orders[1] == [t.trial for t in plan("x", sweep, SETUP, seed=1)]
     assert orders[1] != orders[2]
+
+
+def test_guests_change_their_kind_once_in_a_block() -> None:
+    """Each change creates and configures four machines again: a minute under emulation."""
+    trials = plan(*experiment.load("nic_matrix", True), SETUP)
+    for block in (1, 2, 3):
+        kinds = [trial.guests["worker-1"] for trial in trials if trial.block == block]
+        assert len(kinds) == 10
+        assert sum(kind != after for kind, after in pairwise(kinds)) == 1
+    orders = {tuple(trial.cell for trial in trials if trial.block == block) for block in (1, 2, 3)}
+    assert len(orders) == 3
 
 
 def test_null_trial_equals_the_baseline(sweep: experiment.Experiment) -> None:
