@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dasklab.console.path_types import OutputFile, OutputFolder, RunPath
+from dasklab.paths import display_path
 from dasklab.terminal import working
 
 
@@ -44,7 +45,7 @@ def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None
         else:
             folder = output or _beside(runs[0])
             first_page = write(opened, folder, progress)
-    click.echo(first_page)
+    click.echo(display_path(first_page))
 
 
 def _beside(run: Path) -> Path:

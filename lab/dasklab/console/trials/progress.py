@@ -12,6 +12,7 @@ from statistics import median
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from dasklab.console.lab.locking import locked
@@ -42,6 +43,7 @@ COLOURS = {
     State.FAILED: "red",
 }
 INDENT = " " * 12
+WHOLE_MINUTES_S = 600  # more time left is rounded to minutes
 
 
 def do_not_wait() -> None:
@@ -134,20 +136,13 @@ def execute_until(
 def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_wait) -> None:
     """Execute the pending trials with progress on the terminal. Ctrl-C prints how to continue, and exits."""
     screen = console(sys.stderr)
-    columns = [
-        MofNCompleteColumn(),
-        BarColumn(24),
-        TextColumn("{task.description}"),
-        CurrentPhase(),
-        TimeLeft(),
-    ]
     screen.print(f"{run.experiment.title}: {run.experiment.question}", markup=False)
     screen.print(
         f"{counted(len(run.pending()), 'trial')}, about {duration(run.remaining_s())}. Results: {run.stored}",
         markup=False,
         soft_wrap=True,
     )
-    with Progress(*columns, console=screen, transient=True) as progress:
+    with Progress(*columns(), console=screen, transient=True) as progress:
         try:
             driver.execute(run, lab, TrialDisplay(run, progress), wait)
         except KeyboardInterrupt as stop:
@@ -162,6 +157,12 @@ def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_
             sys.exit(ExitStatus.INTERRUPTED)
 
 
+def columns() -> tuple[ProgressColumn, ...]:
+    """Return what the line of a running trial shows. Where it is too long, the phase is cut off."""
+    left = TimeLeft(table_column=Column(no_wrap=True))
+    return MofNCompleteColumn(), BarColumn(12), TextColumn("{task.description}"), CurrentPhase(), left
+
+
 class CurrentPhase(ProgressColumn):
     """Shows the phase of the trial in the task's field ``directory``."""
 
@@ -169,7 +170,8 @@ class CurrentPhase(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         directory = task.fields["directory"]
-        return Text((directory and current_phase(directory)) or "", "dim")
+        phase = (directory and current_phase(directory)) or ""
+        return Text(phase, "dim", no_wrap=True, overflow="ellipsis")
 
 
 class TimeLeft(ProgressColumn):
@@ -177,6 +179,8 @@ class TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         left_s = task.fields["until"] - time.monotonic()
+        if left_s > WHOLE_MINUTES_S:
+            left_s = 60 * round(left_s / 60)
         return Text(f"about {duration(left_s)} left" if left_s >= 1 else "longer than planned")
 
 

@@ -80,11 +80,12 @@ def test_every_cell_links_to_its_trials_and_their_pages_to_their_files(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_single_file_stands_alone(measured: Measure, tmp_path: Path) -> None:
+def test_single_file_stands_alone(measured: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, file = measured(FakeLab(sloped)).stored.folder, tmp_path / "mail" / "report.html"
     file.parent.mkdir()
+    monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["report", str(run), "--single-file", str(file)])
-    assert (result.exit_code, result.output) == (0, f"{file}\n")
+    assert (result.exit_code, result.output) == (0, "mail/report.html\n")
     assert [path.name for path in file.parent.iterdir()] == ["report.html"]
     assert not (run / "report").exists()
     targets = re.findall(r'href="([^"]+)"', file.read_text())
