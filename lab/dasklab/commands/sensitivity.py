@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,18 +107,42 @@ def _print(sensitivities: Sensitivities, trial: Trial) -> None:
     from dasklab.results.statistics.interval import format_interval
 
     print_prose(f"{trial}: a simulated repeat takes {format_interval(sensitivities.seconds, 's')}.\n")
-    rows = [
-        (effect.name, effect.now, "1 % more" if effect.relative else "the change itself", _time(effect))
-        for effect in sensitivities.effects
-    ]
-    print_table(("resource", "now", "change", "time"), rows)
-    print_prose(f"\n{_knee(sensitivities)}")
+    shares = [effect for effect in sensitivities.effects if effect.relative]
+    tables = {
+        ("1 % more of", "now"): [effect for effect in shares if effect.simulated],
+        ("with", "now"): [effect for effect in sensitivities.effects if not effect.relative],
+        ("1 % more of", "measured between"): [effect for effect in shares if not effect.simulated],
+    }
+    for heads, effects in tables.items():
+        if effects:
+            print_table((*heads, "time", "95 % interval"), map(_row, effects))
+            click.echo()
+    print_prose(_knee(sensitivities))
 
 
-def _time(effect: Effect) -> str:
-    from dasklab.results.statistics.interval import format_reduction
+def _row(effect: Effect) -> tuple[str, ...]:
+    """Return a resource, its amount, what more of it does to the time, and the interval of that."""
+    from dasklab.results.statistics.interval import Interval, format_interval
 
-    return f"{format_reduction(effect.gain_pct)}{'' if effect.simulated else ', measured'}"
+    saved = effect.gain_pct
+    if math.isnan(saved.low):
+        return effect.name, effect.now, _saved(saved.value), ""
+    if not saved.excludes(0):
+        return effect.name, effect.now, "none shown", f"{_saved(saved.low)} to {_saved(saved.high)}"
+    word = "less" if saved.value > 0 else "more"
+    ends = sorted(map(abs, (saved.low, saved.high)))
+    size, _, interval = format_interval(Interval(abs(saved.value), *ends), number=_two_digits).partition(" (")
+    return effect.name, effect.now, f"{size} % {word}", interval.removesuffix(")")
+
+
+def _saved(saved_pct: float) -> str:
+    """Return a share of the time that is saved, or added if it is negative."""
+    return f"{_two_digits(abs(saved_pct))} % {'more' if saved_pct < 0 else 'less'}"
+
+
+def _two_digits(value: float) -> str:
+    decimals = max(0, 1 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:.{decimals}f}"
 
 
 def _knee(sensitivities: Sensitivities) -> str:
@@ -129,7 +154,7 @@ def _knee(sensitivities: Sensitivities) -> str:
     fastest = format_number(max(sensitivities.rates))
     if sensitivities.knee_mbit is None:
         return f"Faster links help up to the fastest simulated rate, {fastest} Mbit/s."
-    knee, share = format_number(sensitivities.knee_mbit), f"{NEGLIGIBLE:.0%}"
+    knee, share = format_number(sensitivities.knee_mbit), f"{NEGLIGIBLE * 100:.0f} %"
     return (
         f"Links faster than {knee} Mbit/s save less than {share} of the time, "
         f"up to {fastest} Mbit/s (simulated)."

@@ -168,7 +168,7 @@ def resources(work: VariedWork) -> Iterator[VariedResource]:
     lossy = {host: {"loss_pct": loss + LOSS_PCT} for host, loss in losses.items()}
     yield VariedResource(f"{LOSS_PCT:g} % more loss on all links", "", {"links": lossy})
     if work.starved:
-        waiting = f"{work.starved:.2g} s of waiting per second on a core"
+        waiting = f"{work.starved:.2g} s per s of CPU"
         yield VariedResource("no waiting for a core", waiting, {"starved": 0.0})
 
 

@@ -59,13 +59,3 @@ def _with_decimals(value: float, number: Callable[[float], str], most: int) -> s
     """Write a number with at most so many decimals."""
     text = number(value)
     return text if _decimals(text) <= most else f"{round(value, most) + 0.0:,.{most}f}"  # not -0
-
-
-def format_reduction(reduction_pct: Interval) -> str:
-    """Return ``0.31 (0.25 to 0.37) % less``, ``... % more``, or that no difference is shown."""
-    if not reduction_pct.excludes(0):
-        return f"no difference shown: {format_interval(reduction_pct)} % less"
-    if reduction_pct.value > 0:
-        return f"{format_interval(reduction_pct)} % less"
-    increase_pct = Interval(-reduction_pct.value, -reduction_pct.high, -reduction_pct.low)
-    return f"{format_interval(increase_pct)} % more"
