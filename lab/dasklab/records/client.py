@@ -15,6 +15,7 @@ from typing import Any
 
 from distributed import Client, Future
 from distributed.metrics import time
+from tornado.ioloop import PeriodicCallback
 
 from dasklab.records.recorder.base import guarded
 from dasklab.records.recorder.layout import CLIENT
@@ -22,12 +23,13 @@ from dasklab.records.recorder.life import Life, RecorderEvent
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
-from dasklab.records.recorder.process import CPU, NAN, cpu_times
+from dasklab.records.recorder.process import CPU, NAN, cpu_times, resident_bytes, thread_waited_s
 from dasklab.records.recorder.stacks import WatchedProcess, watch_stacks
 from dasklab.records.recorder.store import Store
 from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
 
 MAX_LOG_ROWS = 50_000
+SAMPLE_MS = 100  # between two samples of its use of CPUs: code between two calls may be short
 SIZES_TIMEOUT_S = 5.0
 # Calls that move data or wait; a synchronous client makes all of them through ``sync``.
 AWAITED = {"_gather": "wait", "_gather_remote": "gather", "_scatter": "scatter"}
@@ -53,12 +55,13 @@ class ClientRecorder:
         self.cpu_s = 0.0  # of this process, when it was recorded last
 
     def attach(self, lines: bool = True) -> None:
-        """Begin to record.
+        """Begin to record, in the client's event loop.
 
         Args:
             lines: record which lines of the user's program run.
         """
-        self.cpu_s = cpu_times(threading.get_native_id())[0]
+        self.loop_thread = threading.get_native_id()
+        self.cpu_s = cpu_times(self.loop_thread)[0]
         self._replace("_graph_to_futures", self._building)
         self._replace("_send_to_scheduler", self._sending)
         self._replace("sync", self._synchronous)
@@ -68,6 +71,11 @@ class ClientRecorder:
         self.undo.append(watch_stacks(WatchedProcess(self.store, self.client.loop)))
         if lines:
             self.undo.append(LineRecorder(self.program, self.store).stop)
+        self.undo.append(self._sample_cpu)
+        sampling = PeriodicCallback(self._sample_cpu, SAMPLE_MS)
+        sampling.start()
+        self.undo.append(partial(self.client.loop.add_callback, sampling.stop))
+        self._sample_cpu()
         self.life.move(RecorderEvent.ATTACH)
 
     def detach(self) -> None:
@@ -170,6 +178,14 @@ class ClientRecorder:
     def _add_cpu(self) -> None:
         before, self.cpu_s = self.cpu_s, cpu_times(threading.get_native_id())[0]
         self.store.logs["metrics"].add(CPU, self.cpu_s - before)
+
+    @guarded
+    def _sample_cpu(self) -> None:
+        """Record how long the user's program and the event loop waited for a CPU; other threads do not count."""
+        own, loop = self.program.native_thread, self.loop_thread
+        loop_s = thread_waited_s(loop) if loop != own else 0.0
+        waited_s = thread_waited_s(own) + loop_s
+        self.store.logs["cpu"].add(time(), cpu_times(loop)[0], waited_s, loop_s, resident_bytes())
 
     @guarded
     def _guarded_line(self) -> CodeLine:

@@ -144,7 +144,8 @@ TABLES: dict[str, dict[str, str]] = {
         "node": "client, scheduler or worker",
         "time_s": "when it was sampled, its own clock",
         "cpu_s": "seconds of CPU that its threads have had",
-        "waiting_s": "seconds for which its threads have waited for a CPU",
+        "waiting_s": "seconds for which its threads have waited for a CPU; of the client those of the user's"
+        " program and of the event loop",
         "loop_waiting_s": "seconds for which the thread of its event loop has waited for a CPU",
         "memory_bytes": "resident memory",
     },

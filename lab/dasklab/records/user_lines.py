@@ -96,7 +96,7 @@ class UserProgram:
     """The thread, or the coroutine, that runs the user's block; made there."""
 
     def __init__(self) -> None:
-        self.thread = threading.get_ident()
+        self.thread, self.native_thread = threading.get_ident(), threading.get_native_id()
         try:
             self.task = asyncio.current_task()
         except RuntimeError:  # no event loop runs in this thread

@@ -19,6 +19,7 @@ from dasklab.breakdown.model.causes import (
     AGAIN,
     ANSWER,
     BETWEEN,
+    BUILD,
     COMPUTE,
     EXTERNAL,
     EXTERNAL_OR_STARVED,
@@ -37,11 +38,13 @@ from dasklab.breakdown.model.causes import (
     PLAN,
     QUEUE,
     RESULT,
+    SCATTER,
     SERIALISE,
     SHUFFLE,
     STARVED,
     UNDIVIDED,
     UNMETERED,
+    UPLOAD,
     USER,
     Cause,
 )
@@ -49,6 +52,8 @@ from dasklab.breakdown.model.intervals import TICK_S, Intervals, concatenate
 from dasklab.breakdown.model.repeat import Repeat
 
 AT_NODES = (COMPUTE, LAG, LOOP, LOGIC, SERIALISE)  # causes whose place is one process
+OF_CLIENT = (USER, BUILD)  # causes of the thread that runs the user's program
+OF_CLIENTS_LOOP = (UPLOAD, RESULT, SCATTER, GATHER)  # causes of both its threads
 Seconds = Callable[[Repeat, Intervals], Floats]
 
 
@@ -128,15 +133,19 @@ def _paused(repeat: Repeat, intervals: Intervals) -> Floats:
 def _starved(repeat: Repeat, intervals: Intervals) -> Floats:
     """Time for which threads that could run waited for a CPU.
 
-    The kernel counts it for the event loop, and for all other threads of a process together. A task that is
-    handed from the event loop to a thread, or back, waits for either.
+    The kernel counts it for the event loop, and for all other threads of a process together; of the client
+    only for the one that runs the user's program. What is handed from the event loop to a thread, or back,
+    waits for either.
     """
     _, waiting, loop_waiting = _cpu(repeat, intervals)
     threads = np.array([repeat.threads.get(name, 1) for name in repeat.places.nodes], float)
-    own = waiting / threads[np.where(intervals.is_cause(LAG), intervals.place, 0)]
-    handed_over = np.where(intervals.is_cause(LAG), np.maximum(own, loop_waiting), loop_waiting)
+    has_place = intervals.is_cause(LAG, *OF_CLIENT, *OF_CLIENTS_LOOP)
+    own = waiting / threads[np.where(has_place, intervals.place, 0)]
+    of_either = intervals.is_cause(LAG, *OF_CLIENTS_LOOP)
+    handed_over = np.where(of_either, np.maximum(own, loop_waiting), loop_waiting)
     of_tasks = _without_cpu(repeat, intervals, repeat.evidence.shares.starved)
-    return np.where(intervals.is_cause(COMPUTE), of_tasks, handed_over)
+    waited = np.where(intervals.is_cause(*OF_CLIENT), own, handed_over)
+    return np.where(intervals.is_cause(COMPUTE), of_tasks, waited)
 
 
 def _interpreter(repeat: Repeat, intervals: Intervals) -> Floats:
@@ -200,7 +209,7 @@ DIVISIONS = (
     Division(HOLDING, (COMPUTE,), _holding),
     Division(NESTED, (COMPUTE,), _nested),
     Division(GARBAGE, AT_NODES, _collections),
-    Division(STARVED, AT_NODES, _starved),
+    Division(STARVED, (*AT_NODES, PLAN, *OF_CLIENT, *OF_CLIENTS_LOOP), _starved),
     Division(INTERPRETER, (COMPUTE,), _interpreter),
     Division(SHUFFLE, (COMPUTE,), _shuffle),
     Division(EXTERNAL, (COMPUTE,), _external),

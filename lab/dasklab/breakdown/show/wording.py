@@ -18,6 +18,7 @@ from dasklab.breakdown.model.causes import (
     UNDIVIDED,
     Bottleneck,
     Cause,
+    Group,
 )
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.prepare.clocks import Clock
@@ -217,7 +218,8 @@ def place_in_code(code: tuple[str, int, str]) -> str:
 
 def where(cells: ByCause, cause: Cause) -> str:
     """Name the places of most of a cause's seconds."""
-    places = [(host, seconds) for host, seconds in hosts(cells, cause) if host not in ("client", "")]
+    left_out = ("client", "") if cause.group is Group.CLIENT else ("",)
+    places = [(host, seconds) for host, seconds in hosts(cells, cause) if host not in left_out]
     most = max((abs(seconds) for _, seconds in places), default=0.0)
     return ", ".join(
         f"{host} {format_fixed(seconds, 2)}" for host, seconds in places[:3] if abs(seconds) > most / 10

@@ -46,6 +46,15 @@ def cpu_times(loop_thread: int) -> tuple[float, float, float]:
     return (ran, waited, loop_waited) if threads else (sum(os.times()[:2]), NAN, NAN)
 
 
+def thread_waited_s(thread: int) -> float:
+    """Return for how long a thread of this process has waited for a CPU; NaN where nobody knows."""
+    try:
+        schedstat = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="utf-8")
+        return int(schedstat.split()[1]) / 1e9
+    except (OSError, ValueError):
+        return NAN
+
+
 def resident_bytes() -> float:
     return float(psutil.Process().memory_info().rss)
 

@@ -29,6 +29,7 @@ from dasklab.breakdown.model.causes import (
     SHUFFLE,
     STARVED,
     UNMETERED,
+    USER,
     Cause,
 )
 from dasklab.breakdown.model.intervals import Intervals
@@ -294,6 +295,22 @@ def test_a_task_on_its_way_to_a_thread_waits_for_the_cpu_of_either(loop_s: float
     ]
     found = seconds(break_down(make_repeat([row], threads=ONE, tables={"cpu": samples})))
     assert found[STARVED] == pytest.approx(6.0) and found[LAG] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("own_s", "loop_s", "expected"), [(4.0, 0.0, 2.0), (0.0, 4.0, 0.0)])
+def test_clients_code_that_waited_for_a_cpu_did_not_run(own_s: float, loop_s: float, expected: float) -> None:
+    """The wait lies evenly within the run, of which the client's code has the last half."""
+    common = {"node": "client", "cpu_s": 0.0}
+    samples = [
+        common | {"time_s": 0.0, "waiting_s": 0.0, "loop_waiting_s": 0.0},
+        common | {"time_s": 10.0, "waiting_s": own_s + loop_s, "loop_waiting_s": loop_s},
+    ]
+    row = task("spin-1", "worker-1", 1, 0.0, 5.0)
+    repeat = make_repeat([row], threads=ONE, unfinished=[(0.0, 1), (5.0, 0)], tables={"cpu": samples})
+    for intervals in (break_down(repeat), critical_path(repeat)):
+        found = seconds(intervals)
+        assert found.get(STARVED, 0.0) == pytest.approx(expected)
+        assert found[USER] == pytest.approx(5.0 - expected)
 
 
 def test_task_whose_kind_nobody_metered_neither_computes_nor_waits() -> None:
