@@ -125,7 +125,7 @@ def _tables(processes: Processes, record: Record, repeat: RecordedRepeat) -> dic
         ),
         "clock": client["clock"].set_axis(["asked_s", "now_s", "answered_s"], axis=1),
         "workers": _workers(scheduler["workers"], names, joined.facts("loop")),
-        "tasks": _tasks(scheduler["tasks"], joined.rows("tasks", "worker"), names, joined.ahead),
+        "tasks": _tasks(scheduler["tasks"], joined),
         "errors": _seconds(joined.rows("errors", "worker"), "time"),
         "needs": _needs(joined),
         "fetches": _fetches(joined),
@@ -193,9 +193,12 @@ class _Workers:
     def names_of(self, addresses: str) -> str:
         return KEY_SEPARATOR.join(map(self.name, addresses.split(",")))
 
-    def rows(self, table: str, column: str) -> pd.DataFrame:
-        """Return a table of all workers, whose names are in a column."""
-        frames = [named(own[table], column, self.name(address)) for address, own in self.tables.items()]
+    def rows(self, table: str, column: str, address: bool = False) -> pd.DataFrame:
+        """Return a table of all workers, whose names, or addresses, are in a column."""
+        frames = [
+            named(own[table], column, worker if address else self.name(worker))
+            for worker, own in self.tables.items()
+        ]
         return (
             pd.concat(frames, ignore_index=True)
             if frames
@@ -213,9 +216,9 @@ class _Workers:
 
     @property
     def ahead(self) -> dict[str, float]:
-        """By how much Dask moved each worker's stamps, at the end."""
+        """By how much Dask moved each worker's stamps, at the end; by address."""
         return {
-            self.name(address): float(own["delays"].delay.iloc[-1])
+            address: float(own["delays"].delay.iloc[-1])
             for address, own in self.tables.items()
             if len(own["delays"])
         }
@@ -262,13 +265,14 @@ def _workers(rows: pd.DataFrame, names: Mapping[str, str], loops: Mapping[str, s
     return joined.assign(loop=joined.worker.map(loops))
 
 
-def _tasks(
-    scheduler: pd.DataFrame, workers: pd.DataFrame, names: Mapping[str, str], ahead: Mapping[str, float]
-) -> pd.DataFrame:
-    """Join what the scheduler and the workers know of each task: the n-th attempt of a key on a worker."""
+def _tasks(scheduler: pd.DataFrame, workers: _Workers) -> pd.DataFrame:
+    """Join what the scheduler and the workers know of each task: the n-th attempt of a key on a worker.
+
+    A worker that was started again has a new address, and nothing to do with its former attempts.
+    """
     theirs = scheduler.rename(columns=STAMPS_OF_SCHEDULER).sort_values("handled_s", kind="stable")
-    theirs = theirs.assign(worker=each(lambda address: names.get(address, address), theirs.worker))
-    ours = workers.rename(columns=STAMPS_OF_WORKER).sort_values("done_s", kind="stable")
+    ours = workers.rows("tasks", "worker", address=True).rename(columns=STAMPS_OF_WORKER)
+    ours = ours.sort_values("done_s", kind="stable")
     theirs["worker"] = _workers_of_attempts(theirs, ours)
     _number_attempts(theirs, ours)
     rows = theirs.merge(ours, on=["pair", "has_result", "nth"], how="outer", suffixes=("_scheduler", ""))
@@ -277,9 +281,10 @@ def _tasks(
         worker=rows.worker.where(rows.worker.notna(), rows.worker_scheduler),
     )
     # of a worker that died, only what the scheduler knows: on the worker's clock as Dask corrected it
-    corrected = rows.worker.map(ahead).fillna(0.0)
+    corrected = rows.worker.map(workers.ahead).fillna(0.0)
     status = rows.status.astype(object).where(rows.status.notna(), rows.status_scheduler)
     return rows.assign(
+        worker=each(workers.name, rows.worker),
         start_s=rows.start_s.fillna(rows.start - corrected),
         stop_s=rows.stop_s.fillna(rows.stop - corrected),
         thread=rows.thread.fillna(rows.thread_scheduler).fillna(0).astype(np.int64),

@@ -193,3 +193,27 @@ def test_an_attempt_that_was_called_back_is_not_joined_with_one_that_ran() -> No
     rows = tasks.sort_values("sent_s")[["sent_s", "arrived_s", "status"]].to_numpy().tolist()
     assert rows[1] == [3.1, 3.2, "OK"]
     assert rows[0][0] == 1.1 and math.isnan(rows[0][1]) and rows[0][2] == "released"
+
+
+def test_an_attempt_of_a_worker_that_died_is_not_joined_with_one_after_its_restart() -> None:
+    """The stamps of the first attempt died with the process; its successor has the same name."""
+    attempts = [
+        {"key": "x", "worker": ONE, "decided": 1.0, "sent": 1.1, "handled": 1.5, "status": "memory"},
+        {"key": "x", "worker": TWO, "decided": 3.0, "sent": 3.1, "handled": 4.0, "status": "memory"},
+    ]
+    workers = [
+        {"time": 0.1, "worker": ONE, "name": "0", "threads": 1, "kind": "present"},
+        {"time": 1.6, "worker": ONE, "threads": 0, "kind": "left"},
+        {"time": 2.5, "worker": TWO, "name": "0", "threads": 1, "kind": "joined"},
+    ]
+    ran = {"key": "x", "arrived": 3.2, "start": 3.3, "stop": 3.9, "done": 3.9, "status": "memory"}
+    graphs = [{"number": 1, "received": 0.9, "client": "me"}]
+    processes = {
+        "scheduler": process(SCHEDULER, workers=workers, tasks=attempts, graphs=graphs),
+        "client": process(CLIENT, graphs=[{"begin": 0.5, "sent": 0.6}], clock=[{"asked": 0.0}]),
+        TWO: process(WORKER, tasks=[ran]),
+    }
+    tasks = tables({None: processes}, Record(3, "me", 0.0, 10.0, lost={}, failures={}))["tasks"]
+    rows = tasks.sort_values("sent_s")[["worker", "sent_s", "arrived_s"]].to_numpy().tolist()
+    assert rows[1] == ["worker-0", 3.1, 3.2]
+    assert rows[0][:2] == ["worker-0", 1.1] and math.isnan(rows[0][2])
