@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
+from time import process_time
 from typing import Any
 
 from distributed import Client, Future
@@ -23,7 +24,7 @@ from dasklab.records.recorder.life import Life, RecorderEvent
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
-from dasklab.records.recorder.process import CPU, NAN, cpu_times, resident_bytes, thread_waited_s
+from dasklab.records.recorder.process import CPU, NAN, resident_bytes, thread_waited_s
 from dasklab.records.recorder.stacks import WatchedProcess, watch_stacks
 from dasklab.records.recorder.store import Store
 from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
@@ -61,7 +62,7 @@ class ClientRecorder:
             lines: record which lines of the user's program run.
         """
         self.loop_thread = threading.get_native_id()
-        self.cpu_s = cpu_times(self.loop_thread)[0]
+        self.cpu_s = process_time()
         self._replace("_graph_to_futures", self._building)
         self._replace("_send_to_scheduler", self._sending)
         self._replace("sync", self._synchronous)
@@ -176,16 +177,16 @@ class ClientRecorder:
 
     @guarded
     def _add_cpu(self) -> None:
-        before, self.cpu_s = self.cpu_s, cpu_times(threading.get_native_id())[0]
+        before, self.cpu_s = self.cpu_s, process_time()
         self.store.logs["metrics"].add(CPU, self.cpu_s - before)
 
     @guarded
     def _sample_cpu(self) -> None:
-        """Record how long the user's program and the event loop waited for a CPU; other threads do not count."""
+        """Record how long the user's program and the event loop waited for a CPU, and no other threads."""
         own, loop = self.program.native_thread, self.loop_thread
         loop_s = thread_waited_s(loop) if loop != own else 0.0
         waited_s = thread_waited_s(own) + loop_s
-        self.store.logs["cpu"].add(time(), cpu_times(loop)[0], waited_s, loop_s, resident_bytes())
+        self.store.logs["cpu"].add(time(), process_time(), waited_s, loop_s, resident_bytes())
 
     @guarded
     def _guarded_line(self) -> CodeLine:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from math import isnan
+from time import process_time
 from typing import Any, NamedTuple
 
 import dask
@@ -26,10 +27,11 @@ from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.process import (
     CPU,
     WAITING_FOR_CPU,
-    cpu_times,
+    ThreadWaits,
     kernel_counters,
     network_interfaces,
     resident_bytes,
+    thread_waited_s,
 )
 from dasklab.records.recorder.settings import settings
 from dasklab.records.recorder.stacks import WatchedProcess, watch_stacks
@@ -103,7 +105,7 @@ class Recorder:
         self.server, self.asked = server, time()
         self.store = Store(self.tables, MAX_LOG_ROWS, privacy=self.privacy)
         self.is_described = False
-        self.loop_thread = threading.get_native_id()
+        self.loop_thread, self.waits = threading.get_native_id(), ThreadWaits()
         self.totals = self.all_counters()
         self.undo.append(watch_loop(server.io_loop, self.store.logs["busy"]))
         self.undo.append(watch_stacks(self.watched()))
@@ -179,8 +181,8 @@ class Recorder:
             self.abandon()
 
     def sample(self, now: float) -> None:
-        cpu_s, waited_s, loop_waited_s = cpu_times(self.loop_thread)
-        self.store.logs["cpu"].add(now, cpu_s, waited_s, loop_waited_s, resident_bytes())
+        waited_s, loop_waited_s = self.waits.seconds(), thread_waited_s(self.loop_thread)
+        self.store.logs["cpu"].add(now, process_time(), waited_s, loop_waited_s, resident_bytes())
 
     def abandon(self) -> None:
         """Detach, because nobody takes the records any more."""
@@ -230,9 +232,9 @@ class Recorder:
 
     def all_counters(self) -> dict[Any, float]:
         """Return the counters of this server, of its process, and of its host."""
-        cpu_s, waiting_s, _ = cpu_times(self.loop_thread)
-        known_waits = {} if isnan(waiting_s) else {WAITING_FOR_CPU: waiting_s}
-        return {**self.counters(), **kernel_counters(), CPU: cpu_s, **known_waits}
+        waited_s = self.waits.seconds()
+        known_waits = {} if isnan(waited_s) else {WAITING_FOR_CPU: waited_s}
+        return {**self.counters(), **kernel_counters(), CPU: process_time(), **known_waits}
 
     def add_rises(self) -> None:
         """Record by how much counters rose since they were read last."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from collections.abc import Iterator
@@ -27,32 +26,37 @@ def without_credentials(text: str) -> str:
     return CREDENTIALS.sub(r"\1", text)
 
 
-def cpu_times(loop_thread: int) -> tuple[float, float, float]:
-    """Return the seconds for which this process's threads ran and waited for a CPU, and its loop waited.
-
-    The times of waiting are NaN where the system does not give them: only Linux does.
-    """
-    ran = waited = loop_waited = 0.0
-    threads = 0
-    for thread in Path("/proc/self/task").glob("*/schedstat"):
-        try:
-            on_cpu, in_queue, _ = map(int, thread.read_text(encoding="utf-8").split())
-        except (OSError, ValueError):  # a thread may end meanwhile
-            continue
-        threads += 1
-        ran, waited = ran + on_cpu / 1e9, waited + in_queue / 1e9
-        if thread.parent.name == str(loop_thread):
-            loop_waited = in_queue / 1e9
-    return (ran, waited, loop_waited) if threads else (sum(os.times()[:2]), NAN, NAN)
-
-
 def thread_waited_s(thread: int) -> float:
-    """Return for how long a thread of this process has waited for a CPU; NaN where nobody knows."""
+    """Return for how long a thread of this process has waited for a CPU; NaN where nobody knows.
+
+    Only Linux knows. A thread that has ended is not known any more.
+    """
     try:
         schedstat = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="utf-8")
         return int(schedstat.split()[1]) / 1e9
     except (OSError, ValueError):
         return NAN
+
+
+class ThreadWaits:
+    """For how long all threads of this process have waited for a CPU.
+
+    Of a thread that has ended, what it had waited when it was last seen.
+    """
+
+    def __init__(self) -> None:
+        self.waited_s: dict[int, float] = {}  # by thread
+        self.ended_s = 0.0  # of threads that have ended
+
+    def seconds(self) -> float:
+        """Return the sum; NaN where nobody knows."""
+        threads = [int(folder.name) for folder in Path("/proc/self/task").glob("*")]
+        now = {thread: waited for thread in threads if (waited := thread_waited_s(thread)) == waited}
+        for thread, waited in self.waited_s.items():
+            if now.get(thread, -1.0) < waited:  # it has ended; its number may be that of a new one
+                self.ended_s += waited
+        self.waited_s = now
+        return self.ended_s + sum(now.values()) if now else NAN
 
 
 def resident_bytes() -> float:

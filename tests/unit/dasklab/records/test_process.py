@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,6 +51,34 @@ def test_psutil_knows_the_interfaces_of_other_systems(
     monkeypatch.setattr(process.psutil, "net_if_addrs", lambda: dict.fromkeys(states, addresses))
     found = list(process.network_interfaces(tmp_path / "no such folder"))
     assert found == [("Ethernet", "10.0.0.1", 1000.0)]
+
+
+ON_LINUX = pytest.mark.skipif(
+    not Path("/proc/self/schedstat").exists(), reason="only Linux knows how long threads waited for a CPU"
+)
+
+
+@ON_LINUX
+def test_waits_of_threads_that_have_ended_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {threading.get_native_id(): 1.0}
+    monkeypatch.setattr(process, "thread_waited_s", lambda thread: known.get(thread, process.NAN))
+    waits, ends = process.ThreadWaits(), threading.Event()
+    other = threading.Thread(target=ends.wait)
+    other.start()
+    known[other.native_id or 0] = 2.0
+    assert waits.seconds() == 3.0
+    ends.set()
+    other.join()
+    del known[other.native_id or 0]
+    assert waits.seconds() == waits.seconds() == 3.0
+    known[threading.get_native_id()] = 0.5  # a new thread with the number of one that ended
+    assert waits.seconds() == 3.5
+
+
+@ON_LINUX
+def test_a_thread_has_waited_for_a_cpu_or_nobody_knows() -> None:
+    assert process.thread_waited_s(threading.get_native_id()) >= 0
+    assert process.thread_waited_s(2**30) != process.thread_waited_s(2**30)
 
 
 def test_the_kernel_counts_segments_that_were_sent_again() -> None:
