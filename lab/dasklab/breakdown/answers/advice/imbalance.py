@@ -65,19 +65,24 @@ def long_tasks(case: Measurements) -> LongTasks | None:
 
 
 def describe(case: Measurements, long: LongTasks) -> Symptom:
-    """Name the long tasks, and say for how long the other threads had nothing to do."""
+    """Name the long tasks, where the longest ran, and for how long the other threads had nothing to do."""
     rows = long.rows
-    kind, seconds = kind_of(case, int(rows[0])), case.task_s[rows]
-    idle = f"for {long.alone_s:.1f} s {case.length} a third of the threads or more had nothing to do"
-    if len(rows) == 1:
-        worker = case.repeat.places.nodes[case.repeat.tasks.worker[rows[0]]]
-        return Symptom(
-            long.gain_s, f"One task, {kind}, took {seconds[0]:.1f} s on {worker}, and {idle}", rows
-        )
-    count, longest = len(case.repeat.tasks), float(seconds.max())
-    return Symptom(
-        long.gain_s, f"{len(rows)} of {count:,} tasks took up to {longest:.1f} s ({kind}), and {idle}", rows
+    longest = int(rows[case.task_s[rows].argmax()])
+    took, worker = case.task_s[longest], case.repeat.places.nodes[case.repeat.tasks.worker[longest]]
+    which = f"{kind_of(case, longest)} on {worker}; its median is {_median_s(case, longest):.2g} s"
+    tasks = (
+        f"One task, {kind_of(case, longest)}, took {took:.1f} s on {worker}"
+        if len(rows) == 1
+        else f"{len(rows)} of {len(case.repeat.tasks):,} tasks took up to {took:.1f} s ({which})"
     )
+    idle = f"for {long.alone_s:.1f} s {case.length} a third of the threads or more had nothing to do"
+    return Symptom(long.gain_s, f"{tasks}, and {idle}", rows)
+
+
+def _median_s(case: Measurements, row: int) -> float:
+    """Return the median length of the tasks of the same kind as one."""
+    prefix = case.repeat.prefix
+    return float(np.median(case.task_s[prefix == prefix[row]]))
 
 
 def _one_long_task(case: Measurements) -> Symptom | None:

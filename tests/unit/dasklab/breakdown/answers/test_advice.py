@@ -182,7 +182,10 @@ EXAMPLES = {
         "One task, big, took 8.0 s on worker-1, and for 8.0 s of 10.0 s a third of the", NOTHING, tasks=LONG
     ),
     "few long tasks": Example(
-        "2 of 62 tasks took up to 6.0 s (load), and for 6.0 s", NOTHING, tasks=TAIL, threads=FOUR
+        "2 of 62 tasks took up to 6.0 s (load on worker-1; its median is 0.1 s), and for 6.0 s",
+        NOTHING,
+        tasks=TAIL,
+        threads=FOUR,
     ),
     "skew of data": Example("worker-1 did 95 % of the work of 2 workers", QUEUE, tasks=HELD),
     "restricted tasks": Example("although they need no data that it holds", QUEUE, tasks=CROWDED),
