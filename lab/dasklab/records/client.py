@@ -24,7 +24,7 @@ from dasklab.records.recorder.life import Life, RecorderEvent
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
-from dasklab.records.recorder.process import CPU, NAN, resident_bytes, thread_waited_s
+from dasklab.records.recorder.process import CPU, NAN, ThreadTimes, resident_bytes
 from dasklab.records.recorder.stacks import WatchedProcess, watch_stacks
 from dasklab.records.recorder.store import Store
 from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
@@ -183,10 +183,18 @@ class ClientRecorder:
     @guarded
     def _sample_cpu(self) -> None:
         """Record how long the user's program and the event loop waited for a CPU, and no other threads."""
-        own, loop = self.program.native_thread, self.loop_thread
-        loop_s = thread_waited_s(loop) if loop != own else 0.0
-        waited_s = thread_waited_s(own) + loop_s
-        self.store.logs["cpu"].add(time(), process_time(), waited_s, loop_s, resident_bytes())
+        own, loop = (ThreadTimes.of(thread) for thread in (self.program.native_thread, self.loop_thread))
+        if self.program.native_thread == self.loop_thread:
+            loop = ThreadTimes(0.0, 0.0)
+        row = (
+            time(),
+            process_time(),
+            own.waited_s + loop.waited_s,
+            loop.waited_s,
+            resident_bytes(),
+            loop.ran_s,
+        )
+        self.store.logs["cpu"].add(*row)
 
     @guarded
     def _guarded_line(self) -> CodeLine:

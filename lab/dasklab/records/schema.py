@@ -148,6 +148,7 @@ TABLES: dict[str, dict[str, str]] = {
         " program and of the event loop",
         "loop_waiting_s": "seconds for which the thread of its event loop has waited for a CPU",
         "memory_bytes": "resident memory",
+        "loop_cpu_s": "seconds of CPU that the thread of its event loop has had",
     },
     "pauses": REPEAT
     | {

@@ -29,6 +29,7 @@ RUNS, WAITS, COMPUTES, BUILDS = 0, 1, 2, 3
 """What the program does: anything, wait in Dask's client, compute with a scheduler of its own process, or
 call Dask without a wait, which builds a graph."""
 
+SENDS_GRAPH = ("submit", "map", "compute", "persist", "get")  # methods of a client
 INTERVAL_S = 0.05
 MAX_INTERVAL_S = 0.5  # between two looks that are of one line only if both see the same
 # Packages whose code is not the user's, wherever they are installed.
@@ -125,7 +126,8 @@ class UserProgram:
             return Look(now, _line(frames[inside]), COMPUTES)
         called = frames[inside - 1] if inside else None
         builds = called is not None and (
-            _package(called) == "dask" or _module(called) == "distributed.client"
+            _package(called) == "dask"
+            or (_module(called) == "distributed.client" and called.f_code.co_name in SENDS_GRAPH)
         )
         return Look(now, _line(frames[inside]), BUILDS if builds else RUNS)
 

@@ -22,14 +22,16 @@ class CpuUse:
         cpu_s: of all its threads.
         waiting_s: of all its threads but the event loop's.
         loop_waiting_s: of the event loop's thread.
+        loop_cpu_s: of the event loop's thread alone; NaN in records of earlier versions.
 
-    ``waiting_s`` and ``loop_waiting_s`` are NaN where the system does not give them.
+    Only ``cpu_s`` is known where the system does not give the figures of threads; the others are NaN there.
     """
 
     time: Floats
     cpu_s: Floats
     waiting_s: Floats
     loop_waiting_s: Floats
+    loop_cpu_s: Floats
 
     def between(self, start: Floats, stop: Floats) -> tuple[Floats, Floats, Floats]:
         """Return for the time between two moments the three figures, interpolated."""
@@ -38,6 +40,12 @@ class CpuUse:
             for total in (self.cpu_s, self.waiting_s, self.loop_waiting_s)
         )
         return cpu, waiting, loop_waiting
+
+    def loop_between(self, start: Floats, stop: Floats) -> Floats:
+        """Return the CPU time of the event loop between two moments, interpolated."""
+        return np.asarray(
+            np.interp(stop, self.time, self.loop_cpu_s) - np.interp(start, self.time, self.loop_cpu_s)
+        )
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,7 @@ def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
             _rising(rows.cpu_s),
             _rising(rows.waiting_s - rows.loop_waiting_s),
             _rising(rows.loop_waiting_s),
+            _rising(rows.loop_cpu_s),
         )
         for name, rows in samples.sort_values("time_s").groupby("node")
         if name in nodes

@@ -21,6 +21,7 @@ NEARLY = 0.7  # of the time without a CPU: so much CPU time of other threads exp
 LITTLE = 0.1  # of the time without a CPU: a shorter wait for a CPU explains none of the rest
 COMPUTES = 0.2  # share of its time for which a task uses a CPU, so that a lack of CPUs makes it longer
 COMPETES = 0.05  # share of its time for which a task that waits for the interpreter uses a CPU
+KEPT = 0.2  # share of the time of tasks: timers alone keep an event loop from running for less
 BLOCKED_S = 0.02  # an event loop that is busy for less was not blocked
 ALONE = 1.1  # tasks of a process at once, in the mean: each mostly ran alone
 ALWAYS = 0.8  # of the time of tasks, and of that for which their event loop was blocked
@@ -129,7 +130,7 @@ class _Process:
         starved = np.nan_to_num(waiting_s) / at_once / idle_s
         starved = 1.0 if starved > MOSTLY else starved
         rest_s = (1 - starved) * idle_s
-        is_kept = kept_s > MOSTLY * rest_s or self._is_blocked(start, stop)
+        is_kept = kept_s > max(MOSTLY * rest_s, KEPT * seconds) or self._is_blocked(start, stop)
         if at_once < ALONE and starved > LITTLE:  # nobody but the event loop could hold the interpreter
             is_kept = False
         # who holds the interpreter may wait for a CPU meanwhile
@@ -145,7 +146,13 @@ class _Process:
             result.unknown[rows] = 1 - starved
 
     def _loop_s(self, start: Floats, stop: Floats) -> float:
-        """Return the CPU time of the event loop, which gets the same part of what it could use as others."""
+        """Return the CPU time of the event loop.
+
+        Where nobody recorded it, it got the same part of what it could use as others.
+        """
+        known_s = float(self.use.loop_between(start, stop).sum())
+        if not np.isnan(known_s):
+            return known_s
         used_s, *waited_s = (float(np.nansum(figure)) for figure in self.use.between(start, stop))
         ran_s = float((self._within(self.busy, start, stop) - self._within(self.late, start, stop)).sum())
         return min(used_s, ran_s * used_s / max(used_s + sum(waited_s), 1e-9))

@@ -27,11 +27,11 @@ from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.process import (
     CPU,
     WAITING_FOR_CPU,
+    ThreadTimes,
     ThreadWaits,
     kernel_counters,
     network_interfaces,
     resident_bytes,
-    thread_waited_s,
 )
 from dasklab.records.recorder.settings import settings
 from dasklab.records.recorder.stacks import WatchedProcess, watch_stacks
@@ -181,8 +181,9 @@ class Recorder:
             self.abandon()
 
     def sample(self, now: float) -> None:
-        waited_s, loop_waited_s = self.waits.seconds(), thread_waited_s(self.loop_thread)
-        self.store.logs["cpu"].add(now, process_time(), waited_s, loop_waited_s, resident_bytes())
+        loop, waited_s = ThreadTimes.of(self.loop_thread), self.waits.seconds()
+        row = (now, process_time(), waited_s, loop.waited_s, resident_bytes(), loop.ran_s)
+        self.store.logs["cpu"].add(*row)
 
     def abandon(self) -> None:
         """Detach, because nobody takes the records any more."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -26,16 +27,24 @@ def without_credentials(text: str) -> str:
     return CREDENTIALS.sub(r"\1", text)
 
 
-def thread_waited_s(thread: int) -> float:
-    """Return for how long a thread of this process has waited for a CPU; NaN where nobody knows.
+class ThreadTimes(NamedTuple):
+    """For how long a thread of this process has run, and waited for a CPU; NaN where nobody knows.
 
     Only Linux knows. A thread that has ended is not known any more.
     """
-    try:
-        schedstat = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="utf-8")
-        return int(schedstat.split()[1]) / 1e9
-    except (OSError, ValueError):
-        return NAN
+
+    ran_s: float = NAN
+    waited_s: float = NAN
+
+    @classmethod
+    def of(cls, thread: int) -> ThreadTimes:
+        """Return the times of a thread, by the number that the system gave it."""
+        try:
+            schedstat = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="utf-8")
+            ran, waited, _ = schedstat.split()
+            return cls(int(ran) / 1e9, int(waited) / 1e9)
+        except (OSError, ValueError):
+            return cls()
 
 
 class ThreadWaits:
@@ -51,7 +60,8 @@ class ThreadWaits:
     def seconds(self) -> float:
         """Return the sum; NaN where nobody knows."""
         threads = [int(folder.name) for folder in Path("/proc/self/task").glob("*")]
-        now = {thread: waited for thread in threads if (waited := thread_waited_s(thread)) == waited}
+        times = {thread: ThreadTimes.of(thread).waited_s for thread in threads}
+        now = {thread: waited_s for thread, waited_s in times.items() if not isnan(waited_s)}
         for thread, waited in self.waited_s.items():
             if now.get(thread, -1.0) < waited:  # it has ended; its number may be that of a new one
                 self.ended_s += waited

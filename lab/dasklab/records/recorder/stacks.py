@@ -23,6 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dis import opname
+from random import Random
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -138,7 +139,7 @@ class StackSampler:
         self.times = ThreadTimes()
         self.used: dict[int, Use] = {}  # by each thread until the last look
         self.seen: dict[int, tuple[Any, float]] = {}  # of each thread its task, and since when it is known
-        self.last_task = 0  # thread whose task was sampled last
+        self.chance = Random()  # the user's program may have seeded the common one
         self.looked = time()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dasklab-stacks", daemon=True)
@@ -211,7 +212,7 @@ class StackSampler:
         return bool(seconds)
 
     def _sample_task(self, now: float, seconds: float, spent: Mapping[int, Use]) -> None:
-        """Sample one task of those that wait, each in turn."""
+        """Sample one task of those that wait, at random: threads may take turns as regular as these looks."""
         running = {
             ident: (watched, key)
             for watched in list(self.watched.values())
@@ -221,18 +222,18 @@ class StackSampler:
             ident: self.seen[ident] if self.seen.get(ident, (None, 0.0))[0] == key else (key, now)
             for ident, (_, key) in running.items()
         }
-        waiting = sorted(
+        waiting = [
             ident
             for ident in running
             if now - self.seen[ident][1] > LEAST_TASK_S
             and ident in spent
             and spent[ident].ran_s + spent[ident].queued_s < IDLE * seconds
-        )
+        ]
         if waiting and (stands_for_s := self.tasks.interval_s(now)):
             self.tasks.taken.append(now)
-            self.last_task = next((ident for ident in waiting if ident > self.last_task), waiting[0])
-            watched, key = running[self.last_task]
-            self._add(watched, self.last_task, now, stands_for_s, "waiting", str(key))
+            ident = self.chance.choice(waiting)
+            watched, key = running[ident]
+            self._add(watched, ident, now, stands_for_s, "waiting", str(key))
 
     def _add(
         self, watched: WatchedProcess, ident: int, now: float, seconds: float, reason: str, key: str

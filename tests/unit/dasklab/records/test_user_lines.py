@@ -63,4 +63,7 @@ def test_dask_builds_a_graph_when_the_users_line_calls_it_and_does_not_wait() ->
     library: dict[str, Any] = {"__name__": "dask.base", "look": UserProgram().look}
     exec("def compute():\n    return look(0.0)", library)
     assert library["compute"]().activity == BUILDS
+    client: dict[str, Any] = {"__name__": "distributed.client", "look": UserProgram().look}
+    exec("def scatter():\n    return look(0.0)\n\ndef submit():\n    return look(0.0)", client)
+    assert (client["scatter"]().activity, client["submit"]().activity) == (RUNS, BUILDS)
     assert UserProgram().look(0.0).activity == RUNS

@@ -313,6 +313,23 @@ def test_clients_code_that_waited_for_a_cpu_did_not_run(own_s: float, loop_s: fl
         assert found[USER] == pytest.approx(5.0 - expected)
 
 
+@pytest.mark.parametrize(("loop_cpu_s", "computes_s"), [(0.0, 8.0), (float("nan"), 0.5)])
+def test_event_loop_that_waits_for_the_interpreter_uses_no_cpu(loop_cpu_s: float, computes_s: float) -> None:
+    """The loop was busy for as long as the failed task ran; its own CPU time tells that it waited."""
+    failed = task("spin-1", "worker-1", 1, 1.0, 9.0, decided=0.9, handled=9.0) | {"status": "error"}
+    samples = [row | {"loop_cpu_s": share * loop_cpu_s} for share, row in enumerate(cpu(10.0, 0.0))]
+    busy = [{"node": "worker-1", "start_s": 1.0, "stop_s": 8.5, "late_s": 0.0}]
+    repeat = make_repeat([failed], threads=ONE, tables={"cpu": samples, "busy": busy})
+    assert seconds(break_down(repeat)).get(COMPUTE, 0.0) == pytest.approx(computes_s)
+
+
+def test_timers_that_are_late_say_nothing_of_the_interpreter() -> None:
+    """A task used no CPU for a tenth of its time, and the event loop was late for as long."""
+    nearly = [metric("thread-cpu", 7.2), metric("thread-noncpu", 0.8)]
+    tables = {"metrics": nearly, "cpu": cpu(7.2, 0.0), "busy": [late(2.0, 2.8)]}
+    assert INTERPRETER not in seconds(break_down(one_task(tables)))
+
+
 def test_task_whose_kind_nobody_metered_neither_computes_nor_waits() -> None:
     metrics = [
         {"node": "worker-1", "metric": f"execute/span/inc/{activity}/seconds", "value": 1.0}
