@@ -93,7 +93,7 @@ def resource_of_one_worker(client: Client, cluster: LocalCluster, chance: random
 
 @situation("locks", advice=("events, queues and variables",), wrong_advice=("one long task",))
 def variable_that_is_set_late(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
-    """Two tasks keep their threads until the client has set a variable.
+    """Two tasks keep their threads until the client has set a variable; others want these threads.
 
     To be said: which variable. Right advice: submit them later, or secede. Wrong: one long task.
     """
@@ -102,6 +102,7 @@ def variable_that_is_set_late(client: Client, cluster: LocalCluster, chance: ran
         return Variable("settings").get()
 
     futures = spread(client, configure, range(2))
+    futures += client.map(rest, [0.1] * 6, pure=False)
     time.sleep(vary(chance, 1.5))
     Variable("settings").set(1)
     client.gather(futures)

@@ -124,6 +124,7 @@ def event(client: Client) -> None:
         return bool(Event("go").wait())
 
     futures = client.map(waiting, range(2), pure=False)
+    futures += client.map(time.sleep, [0.1] * 6, pure=False)
     time.sleep(1.0)
     Event("go").set()
     client.gather(futures)

@@ -53,7 +53,7 @@ class ClientTime:
             )
         )
         return {
-            SCATTER: repeat.calls.of_kind("scatter"),
+            SCATTER: _around(repeat.calls.of_kind("sync"), repeat.calls.of_kind("scatter")),
             GATHER: repeat.calls.of_kind("gather"),
             PLAN: (arrival, ready),
             UPLOAD: (departure, arrival),
@@ -85,3 +85,14 @@ class ClientTime:
             stops = np.searchsorted(np.sort(stop), time, side="right")
             codes = np.where(starts > stops, cause.code, codes)
         return codes
+
+
+def _around(calls: Span, inner: Span) -> Span:
+    """Return some calls, each as long as the call of the user's program that it is part of, if it is."""
+    order = np.argsort(calls[0], kind="stable")
+    start, stop = calls[0][order], calls[1][order]
+    at = np.searchsorted(start, inner[0], side="right") - 1
+    is_part = (at >= 0) & (np.append(stop, -np.inf)[at] >= inner[1])
+    return np.where(is_part, np.append(start, 0.0)[at], inner[0]), np.where(
+        is_part, np.append(stop, 0.0)[at], inner[1]
+    )

@@ -23,6 +23,7 @@ from dasklab.breakdown.show.failures import failure_sentences
 from dasklab.breakdown.show.memory import memory_sentences
 from dasklab.breakdown.show.sentence import Sentence
 from dasklab.breakdown.show.unused import unused_sentences
+from dasklab.breakdown.show.waits import wait_sentences
 
 
 @dataclass(frozen=True)
@@ -68,5 +69,6 @@ def _others(explained: Explained) -> Iterator[Sentence]:
             yield replace(sentence, text=f"{name}{sentence.text}")
     yield from client_sentences(repeat)
     yield from activity_sentences(repeat)
+    yield from wait_sentences(repeat, facts.primitives)
     yield from change_sentences(repeat, facts.failures)
     yield from memory_sentences(repeat, facts.memory, facts.memory_thresholds)

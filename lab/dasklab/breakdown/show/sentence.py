@@ -14,7 +14,9 @@ from dasklab.breakdown.model.repeat import Repeat
 class Sentence:
     """A sentence, and how much of the run it explains."""
 
-    topic: Annotated[str, Field(description="block, clients, failures, stacks, changes, memory or unused.")]
+    topic: Annotated[
+        str, Field(description="block, clients, failures, stacks, waits, changes, memory or unused.")
+    ]
     text: str
     seconds: Annotated[
         float,

@@ -22,6 +22,7 @@ from dasklab.breakdown.model.causes import (
     UPLOAD,
     WORKER_LAG,
 )
+from dasklab.breakdown.model.repeat import Repeat
 from dasklab.terminal import data_size
 
 GRAPH_BYTES = 10_000_000  # Dask warns of larger ones, too
@@ -64,8 +65,8 @@ def small_tasks(case: Measurements) -> Symptom | None:
         return None  # an event loop ran code that is not Dask's
     return Symptom(
         seconds,
-        f"{len(case.task_s):,} tasks took {1e3 * median:.2g} ms each (median); Dask's own work between them"
-        f" took {seconds:.1f} s {case.length}",
+        f"{len(case.task_s):,} tasks took {1e3 * median:.2g} ms each (median); what scheduler and workers do"
+        f" between them took {seconds:.1f} s {case.length}",
     )
 
 
@@ -82,20 +83,37 @@ def _lock(case: Measurements) -> Symptom | None:
 
 
 def _event(case: Measurements) -> Symptom | None:
+    """Look for threads that other tasks could have had while a task waited."""
     use = next(iter(case.facts.primitives), None)
     if use is None or use.is_exclusive:
         return None
+    wanted_s = _wanted_s(case.repeat)
     return Symptom(
-        case.thread_s(LOCK),
-        f"Tasks kept their threads while they waited for the {use.kind} '{use.name}',"
-        f" {use.waited_s:.1f} thread-seconds in all",
+        min(case.thread_s(LOCK), wanted_s / case.threads),
+        f"Tasks kept their threads while they waited for the {use.kind} '{use.name}', and others wanted"
+        f" these threads for {min(wanted_s, use.waited_s):.1f} thread-seconds",
     )
+
+
+def _wanted_s(repeat: Repeat) -> float:
+    """Return for how many thread-seconds tasks waited while their worker had more tasks than threads.
+
+    While the scheduler keeps tasks back, every worker could have had one more.
+    """
+    locks, seconds = repeat.evidence.locks, 0.0
+    middle = (locks.start + locks.stop) / 2
+    for node, load in repeat.load.items():
+        own = repeat.tasks.worker[locks.member] == node
+        threads = repeat.threads[repeat.places.nodes[node]]
+        wanted = (load.at(middle) > threads) | (repeat.queued.at(middle) > 0)
+        seconds += float((locks.stop - locks.start)[own & wanted].sum())
+    return seconds
 
 
 RULES = (
     AdviceRule(
         "large graphs", f"{GRAPH_BYTES / 1e6:.0f} MB",
-        "Load data in tasks, or scatter it once, instead of passing it as an argument.",
+        "Load data in tasks, or scatter it once, instead of sending it with the graph.",
         pages.LOAD_DATA, _large_graphs, (GRAPHS,),
     ),
     AdviceRule(

@@ -13,6 +13,9 @@ from dasklab.breakdown.model.causes import EXTERNAL, MISSING_WORKERS, NO_WORKER
 from dasklab.breakdown.model.repeat import Repeat
 
 LEAST_ALIKE = 5  # tasks
+SWITCH_S = (
+    0.005  # for so long another thread may keep the interpreter: shorter tasks say nothing of a machine
+)
 FIRST_SLOWER = 2.0  # x nearly all later tasks of its kind
 STAGGERED = 0.25  # share of a task's length: by so much the steps of a queue may differ
 
@@ -34,7 +37,7 @@ def _slow_worker(case: Measurements) -> Symptom | None:
     if not len(seconds) or len(repeat.threads) < 2:
         return None
     typical = typical_seconds(repeat, seconds)
-    is_slow = typical != seconds
+    is_slow = (typical != seconds) & (typical > SWITCH_S)
     beyond_s = np.bincount(repeat.tasks.worker[is_slow], (seconds - typical)[is_slow], repeat.workers.stop)
     node = int(beyond_s.argmax())
     own = is_slow & (repeat.tasks.worker == node)

@@ -31,6 +31,7 @@ DIVIDED_BY_CPU = (COMPUTING, OUTSIDE, UNKNOWN_WAIT, GIL, CPU)
 OF_MESSAGES = (LINK, SCHEDULING, WORKER_LAG)
 SAMPLE_S = 0.25  # between two samples of a process's use of CPUs
 MESSAGE_STAMP_S = 0.0005
+STAMPED_SHARE = 0.25  # of many short messages: not all their stamps are wrong in the same direction
 
 
 def uncertainties_s(
@@ -49,6 +50,7 @@ def uncertainties_s(
         for bottleneck, total in totals.items():
             sampled = repeat.evidence.cpu and bottleneck in DIVIDED_BY_CPU
             of_stamps = MESSAGE_STAMP_S * pieces[bottleneck] if bottleneck in OF_MESSAGES else 0.0
+            of_stamps = min(of_stamps, STAMPED_SHARE * total)
             within[bottleneck] += min(total, SAMPLE_S / 2 if sampled else of_stamps) / count
     if count < 2:
         return dict(within)

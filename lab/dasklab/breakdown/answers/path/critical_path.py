@@ -21,7 +21,7 @@ from dasklab.breakdown.assign.idle import BY_CLIENT, NO_GRAPH, IdleReasons
 from dasklab.breakdown.assign.refine import refine
 from dasklab.breakdown.assign.timeline import explain_after, explain_before, report_starts, timeline_starts
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
-from dasklab.breakdown.model.causes import COMPUTE, DISK
+from dasklab.breakdown.model.causes import COMPUTE, DISK, LAG
 from dasklab.breakdown.model.intervals import Intervals, Windows, concatenate
 from dasklab.breakdown.model.repeat import Extent, Graph, Repeat
 
@@ -68,6 +68,8 @@ def critical_path(repeat: Repeat) -> Intervals:
     read = np.maximum(timeline_start, start - repeat.tasks.disk_s[computing.task])
     waiting = _windows(repeat, task, timeline_start, read)
     explain_before(repeat, waiting)
+    known = np.minimum(read, timeline_starts(repeat).start[waiting.task])  # before it nobody took stamps
+    waiting.add(np.arange(len(task)), timeline_start, known, LAG, repeat.tasks.worker[waiting.task])
     disk = _windows(repeat, task, read, start)
     disk.add(np.arange(len(task)), read, start, DISK, repeat.tasks.worker[computing.task])
     reports = _windows(repeat, *_columns(chain.reports, 3))
@@ -149,7 +151,7 @@ def _last_handled(repeat: Repeat, time: float, visited: set[int]) -> int:
 def _predecessors(repeat: Repeat, waits: ClientWaits) -> Predecessors:
     tasks, origin, previous = repeat.tasks, timeline_starts(repeat), repeat.previous_on_thread
     freed = np.where(previous != NONE, tasks.freed[previous], np.nan)
-    by_thread = freed > tasks.stamps["ready"]
+    by_thread = freed > _ready(repeat, freed)
     is_direct = by_thread | (origin.trigger != NONE)
     need, needed = _last_need(repeat)
     graph, arrival, source, learnt = _graphs_before(repeat, origin.start, waits)
@@ -167,6 +169,20 @@ def _predecessors(repeat: Repeat, waits: ClientWaits) -> Predecessors:
         resume=np.where(by_graph, learnt, needed),
         gap=np.where(by_graph, graph, NO_GRAPH),
     )
+
+
+def _ready(repeat: Repeat, freed: Floats) -> Floats:
+    """Return since when each task could have run; infinity if no thread kept it waiting.
+
+    Where its worker did not say it, it could since it was assigned; of a task that was assigned before the
+    recording, that is always.
+
+    Args:
+        freed: when its thread became free, as far as that is known.
+    """
+    ready, assigned = repeat.tasks.stamps["ready"], repeat.tasks.stamps["decided"]
+    since = np.where(freed <= repeat.tasks.start, np.nan_to_num(assigned, nan=-np.inf), np.inf)
+    return np.where(np.isnan(ready), since, ready)
 
 
 def _first_decision(timeline_start: Floats, graph: Codes) -> Floats:

@@ -50,6 +50,18 @@ TWO = {"worker-1": 1, "worker-2": 1}
 FULL_OF_RESULTS = WorkerMemory("worker-1", *(np.array([value]) for value in (1.0, 9e8, 8e8, 0.0, 1e9)))
 LOCK_USE = PrimitiveUse("Lock", "the lock", 4.0, "locked")
 EVENT_USE = PrimitiveUse("Event", "go", 4.0, "")
+KEPT = [  # the first keeps the only thread, which the second could have had
+    task("wait-1", "worker-1", 1, 1.0, 6.0, decided=0.9),
+    task("load-1", "worker-1", 1, 6.0, 7.0, decided=0.9),
+]  # fmt: skip
+FOR_EVENT = {
+    "worker": "worker-1",
+    "start_s": 2.0,
+    "stop_s": 6.0,
+    "key": "wait-1",
+    "kind": "Event",
+    "name": "go",
+}
 FASTER = SlowerInterface("worker-1", "eth0", 1000.0, "ib0", 100_000.0)
 
 
@@ -172,7 +184,13 @@ EXAMPLES = {
     "locks": Example(
         "the Lock 'the lock' that locked holds, 4.0 thread", LOCK, facts=Facts(primitives=[LOCK_USE])
     ),
-    "events, queues and variables": Example("the Event 'go', 4.0", LOCK, facts=Facts(primitives=[EVENT_USE])),
+    "events, queues and variables": Example(
+        "the Event 'go', and others wanted these threads for 4.0",
+        LOCK,
+        facts=Facts(primitives=[EVENT_USE]),
+        tasks=KEPT,
+        tables={"waits": [FOR_EVENT]},
+    ),
     "reduction into one partition": Example("One task, agg-tree, took 8.0 s", NOTHING, tasks=TREE),
     "rechunking by tasks": Example("One task, rechunk-merge, took 8.0 s", NOTHING, tasks=RECHUNK),
     "shuffle by tasks": Example("200 tasks took 5 ms each", LOGIC, tasks=SHUFFLE),
@@ -449,6 +467,9 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("overlapping chunks", "others"): lambda: below("small tasks"),
     ("locks", "an event"): lambda: below("locks", facts=Facts(primitives=[EVENT_USE])),
     ("events, queues and variables", "a lock"): lambda: below("locks"),
+    ("events, queues and variables", "no other task"): lambda: below(
+        "events, queues and variables", tasks=KEPT[:1]
+    ),
     ("reduction into one partition", "others"): lambda: below("one long task"),
     ("rechunking by tasks", "others"): lambda: below("one long task"),
     ("files opened one by one", "in parallel"): lambda: below(

@@ -9,7 +9,6 @@ import pytest
 from dasklab.breakdown.answers.bottlenecks.grounds import is_listed, of_path
 from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.model.causes import (
-    ANSWER,
     BETWEEN,
     BUILD,
     CAUSES,
@@ -160,7 +159,7 @@ def test_scattered_data_is_the_most_specific_cause() -> None:
     calls = [call("sync", 1.0, 4.0), call("scatter", 1.5, 3.5)]
     repeat = make_repeat(threads={"worker-1": 1}, tables={"calls": calls})
     assert path(repeat) == [
-        (0.0, 1.0, USER), (1.0, 1.5, ANSWER), (1.5, 3.5, SCATTER), (3.5, 4.0, ANSWER), (4.0, 10.0, USER)
+        (0.0, 1.0, USER), (1.0, 4.0, SCATTER), (4.0, 10.0, USER)
     ]  # fmt: skip
     assert total([], actor_calls(), repeat) == (1.5, 3.5)
 

@@ -34,6 +34,28 @@ def test_each_message_on_the_wire_compares_two_clocks() -> None:
     assert summarise([by_hand()]).uncertainty_s[LINK] == pytest.approx(6 * MESSAGE_STAMP_S)
 
 
+def message(number: int) -> Row:
+    """A task of 9 ms, one every 10 ms, that was 0.3 ms on its way to the worker."""
+    start = number / 100
+    way = {
+        "decided": start - 0.0004,
+        "sent": start - 0.0004,
+        "arrived": start - 0.0001,
+        "ready": start - 0.0001,
+    }
+    return task(
+        f"inc-{number}", "worker-1", 1, start, start + 0.009, **way, handled=start + 0.0095,
+        trigger=f"inc-{number - 1}",
+    )  # fmt: skip
+
+
+def test_many_short_messages_are_not_all_wrong_in_one_direction() -> None:
+    """Each of them takes less than its stamps may be wrong by; their sum is certain to a quarter."""
+    summary = summarise([make_repeat([*map(message, range(1, 100))], threads={"worker-1": 1}, stop=1.0)])
+    total_s = sum(seconds for (bottleneck, _), seconds in summary.bottlenecks.items() if bottleneck is LINK)
+    assert summary.uncertainty_s[LINK] == pytest.approx(total_s / 4) and total_s > 0.02
+
+
 def test_repeats_that_vary_make_a_mean_uncertain() -> None:
     repeats = [
         make_repeat(

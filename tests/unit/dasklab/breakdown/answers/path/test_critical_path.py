@@ -41,6 +41,15 @@ def test_a_task_that_waits_for_its_thread_waits_for_the_task_that_runs_there() -
     assert (7.8, 7.9, LAG, "b") in path
 
 
+def test_a_task_of_a_worker_that_died_waits_for_the_task_before_it_on_its_thread() -> None:
+    """Nobody knows since when it could have run, only when the scheduler had sent it."""
+    first = task("first", "worker-1", 1, 1.0, 4.0, decided=0.5, handled=4.1)
+    last = task("last", "worker-1", 1, 4.1, 8.0, decided=1.1, sent=1.1, handled=8.0)
+    path = rows(make_repeat([first, last], unfinished=[(0.5, 2), (8.0, 0)]))
+    assert (1.0, 4.0, COMPUTE, "first") in path
+    assert (4.1, 8.0, COMPUTE, "last") in path
+
+
 def test_stamps_that_contradict_each_other_do_not_end_the_path() -> None:
     """``b`` was triggered by ``a``, which its thread ran after ``b``: a circle. Before both ran ``first``."""
     first = task("first", "worker-1", 1, 1.0, 3.0, decided=0.9, handled=3.2)
