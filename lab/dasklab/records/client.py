@@ -16,7 +16,7 @@ from typing import Any
 
 from distributed import Client, Future
 from distributed.metrics import time
-from tornado.ioloop import PeriodicCallback
+from tornado.ioloop import IOLoop, PeriodicCallback
 
 from dasklab.records.recorder.base import guarded
 from dasklab.records.recorder.layout import CLIENT
@@ -24,7 +24,7 @@ from dasklab.records.recorder.life import Life, RecorderEvent
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
-from dasklab.records.recorder.process import CPU, NAN, ThreadTimes, resident_bytes
+from dasklab.records.recorder.process import CPU, NAN, ThreadCpu, resident_bytes
 from dasklab.records.recorder.stacks import WatchedProcess, watch_stacks
 from dasklab.records.recorder.store import Store
 from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
@@ -73,9 +73,9 @@ class ClientRecorder:
         if lines:
             self.undo.append(LineRecorder(self.program, self.store).stop)
         self.undo.append(self._sample_cpu)
-        sampling = PeriodicCallback(self._sample_cpu, SAMPLE_MS)
+        sampling, loop = PeriodicCallback(self._sample_cpu, SAMPLE_MS), IOLoop.current()
         sampling.start()
-        self.undo.append(partial(self.client.loop.add_callback, sampling.stop))
+        self.undo.append(partial(loop.add_callback, sampling.stop))
         self._sample_cpu()
         self.life.move(RecorderEvent.ATTACH)
 
@@ -183,9 +183,9 @@ class ClientRecorder:
     @guarded
     def _sample_cpu(self) -> None:
         """Record how long the user's program and the event loop waited for a CPU, and no other threads."""
-        own, loop = (ThreadTimes.of(thread) for thread in (self.program.native_thread, self.loop_thread))
+        own, loop = (ThreadCpu.of(thread) for thread in (self.program.native_thread, self.loop_thread))
         if self.program.native_thread == self.loop_thread:
-            loop = ThreadTimes(0.0, 0.0)
+            loop = ThreadCpu(0.0, 0.0)
         row = (
             time(),
             process_time(),

@@ -124,10 +124,10 @@ class UserProgram:
             return Look(now, _line(frames[inside]), WAITS)
         if any(_module(frame) == "dask.local" for frame in frames):
             return Look(now, _line(frames[inside]), COMPUTES)
-        called = frames[inside - 1] if inside else None
-        builds = called is not None and (
-            _package(called) == "dask"
-            or (_module(called) == "distributed.client" and called.f_code.co_name in SENDS_GRAPH)
+        callee = frames[inside - 1] if inside else None
+        builds = callee is not None and (
+            _package(callee) == "dask"
+            or (_module(callee) == "distributed.client" and callee.f_code.co_name in SENDS_GRAPH)
         )
         return Look(now, _line(frames[inside]), BUILDS if builds else RUNS)
 

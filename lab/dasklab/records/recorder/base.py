@@ -27,7 +27,7 @@ from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.process import (
     CPU,
     WAITING_FOR_CPU,
-    ThreadTimes,
+    ThreadCpu,
     ThreadWaits,
     kernel_counters,
     network_interfaces,
@@ -181,7 +181,7 @@ class Recorder:
             self.abandon()
 
     def sample(self, now: float) -> None:
-        loop, waited_s = ThreadTimes.of(self.loop_thread), self.waits.seconds()
+        loop, waited_s = ThreadCpu.of(self.loop_thread), self.waits.seconds()
         row = (now, process_time(), waited_s, loop.waited_s, resident_bytes(), loop.ran_s)
         self.store.logs["cpu"].add(*row)
 

@@ -27,7 +27,7 @@ def without_credentials(text: str) -> str:
     return CREDENTIALS.sub(r"\1", text)
 
 
-class ThreadTimes(NamedTuple):
+class ThreadCpu(NamedTuple):
     """For how long a thread of this process has run, and waited for a CPU; NaN where nobody knows.
 
     Only Linux knows. A thread that has ended is not known any more.
@@ -37,7 +37,7 @@ class ThreadTimes(NamedTuple):
     waited_s: float = NAN
 
     @classmethod
-    def of(cls, thread: int) -> ThreadTimes:
+    def of(cls, thread: int) -> ThreadCpu:
         """Return the times of a thread, by the number that the system gave it."""
         try:
             schedstat = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ class ThreadWaits:
     def seconds(self) -> float:
         """Return the sum; NaN where nobody knows."""
         threads = [int(folder.name) for folder in Path("/proc/self/task").glob("*")]
-        times = {thread: ThreadTimes.of(thread).waited_s for thread in threads}
+        times = {thread: ThreadCpu.of(thread).waited_s for thread in threads}
         now = {thread: waited_s for thread, waited_s in times.items() if not isnan(waited_s)}
         for thread, waited in self.waited_s.items():
             if now.get(thread, -1.0) < waited:  # it has ended; its number may be that of a new one

@@ -63,7 +63,7 @@ ON_LINUX = pytest.mark.skipif(
 def test_waits_of_threads_that_have_ended_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {threading.get_native_id(): 1.0}
     monkeypatch.setattr(
-        process.ThreadTimes, "of", lambda thread: process.ThreadTimes(0.0, known.get(thread, process.NAN))
+        process.ThreadCpu, "of", lambda thread: process.ThreadCpu(0.0, known.get(thread, process.NAN))
     )
     waits, ends = process.ThreadWaits(), threading.Event()
     other = threading.Thread(target=ends.wait)
@@ -80,9 +80,9 @@ def test_waits_of_threads_that_have_ended_still_count(monkeypatch: pytest.Monkey
 
 @ON_LINUX
 def test_a_thread_has_waited_for_a_cpu_or_nobody_knows() -> None:
-    ran_s, waited_s = process.ThreadTimes.of(threading.get_native_id())
+    ran_s, waited_s = process.ThreadCpu.of(threading.get_native_id())
     assert ran_s > 0 and waited_s >= 0
-    assert all(map(math.isnan, process.ThreadTimes.of(2**30)))
+    assert all(map(math.isnan, process.ThreadCpu.of(2**30)))
 
 
 def test_the_kernel_counts_segments_that_were_sent_again() -> None:

@@ -105,8 +105,8 @@ def _wanted_s(repeat: Repeat) -> float:
     for node, load in repeat.load.items():
         own = repeat.tasks.worker[locks.member] == node
         threads = repeat.threads[repeat.places.nodes[node]]
-        wanted = (load.at(middle) > threads) | (repeat.queued.at(middle) > 0)
-        seconds += float((locks.stop - locks.start)[own & wanted].sum())
+        is_crowded = (load.at(middle) > threads) | (repeat.queued.at(middle) > 0)
+        seconds += float((locks.stop - locks.start)[own & is_crowded].sum())
     return seconds
 
 

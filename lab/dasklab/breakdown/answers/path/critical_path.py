@@ -68,8 +68,8 @@ def critical_path(repeat: Repeat) -> Intervals:
     read = np.maximum(timeline_start, start - repeat.tasks.disk_s[computing.task])
     waiting = _windows(repeat, task, timeline_start, read)
     explain_before(repeat, waiting)
-    known = np.minimum(read, timeline_starts(repeat).start[waiting.task])  # before it nobody took stamps
-    waiting.add(np.arange(len(task)), timeline_start, known, LAG, repeat.tasks.worker[waiting.task])
+    first_stamp = np.minimum(read, timeline_starts(repeat).start[waiting.task])
+    waiting.add(np.arange(len(task)), timeline_start, first_stamp, LAG, repeat.tasks.worker[waiting.task])
     disk = _windows(repeat, task, read, start)
     disk.add(np.arange(len(task)), read, start, DISK, repeat.tasks.worker[computing.task])
     reports = _windows(repeat, *_columns(chain.reports, 3))
