@@ -368,12 +368,15 @@ def main() -> None:
     parser.add_argument("look", nargs="?", default="first", help="name of a set of predictions")
     parser.add_argument("--only", action="append", choices=[*SETTINGS], help="measure in this one")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="simulations of each cell")
+    parser.add_argument(
+        "--on", metavar="SCHEDULER", help="simulate on this Dask cluster: tcp://10.0.0.2:8786"
+    )
     parser.add_argument("--keep", action="store_true", help="store the cases and the table in the project")
     args = parser.parse_args()
     if args.verb == "measure":
         measure(args.folder, args.only or [*SETTINGS])
     elif args.verb == "predict":
-        with simulations_on(None):
+        with simulations_on(args.on):
             predict(args.folder, args.look, args.seeds)
     else:
         cells = predicted_cells(args.folder, args.look)

@@ -2,6 +2,7 @@
 
     python benchmarks/sim_faults.py --seeds 100                  # of each kind of fault
     python benchmarks/sim_faults.py --first 41 --seeds 1 cut     # repeat one of them
+    python benchmarks/sim_faults.py --on tcp://10.0.0.2:8786     # on a Dask cluster
 
 Four workers of one thread on 1 Gbit/s execute two repeats of ``array_study`` in 16 chunks, with 20 ms and 1
 MB per task; nothing is measured or calibrated. The seed determines the worker, the moment (within the first
@@ -20,6 +21,7 @@ import math
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from os import cpu_count
 from random import Random
@@ -31,6 +33,7 @@ from dasklab.errors import LabError
 from dasklab.model.files import Outcome
 from dasklab.model.settings.faults import Fault
 from dasklab.predict.engine import processes
+from dasklab.predict.engine.choice import simulations_on
 from dasklab.sim.scenario import Scenario
 
 KINDS = ("kill", "restart", "cut")
@@ -39,6 +42,7 @@ SEEDS_WITHOUT_FAULT = 8
 RUN_S = 1.0  # a run takes about this long, and faults begin within it
 LENGTHS_S = {"cut": (0.05, 60.0), "restart": (0.05, 5.0)}
 LIMIT_S = 300.0
+AT_ONCE = 100  # simulations on a cluster, whose workers have fewer threads
 
 
 @dataclass(frozen=True)
@@ -138,13 +142,20 @@ def main() -> None:
     parser.add_argument("kinds", nargs="*", help=f"kinds of faults: {', '.join(KINDS)} (default: all)")
     parser.add_argument("--seeds", type=int, default=20, help="seeds of each kind (default %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="first seed (default %(default)s)")
+    parser.add_argument(
+        "--on", metavar="SCHEDULER", help="simulate on this Dask cluster: tcp://10.0.0.2:8786"
+    )
     args = parser.parse_args()
     kinds = args.kinds or list(KINDS)
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"unknown fault {', '.join(sorted(unknown))}; allowed: {', '.join(KINDS)}")
     attempts: list[Attempt] = []
-    with ThreadPoolExecutor(cpu_count()) as pool:
-        for result in pool.map(lambda entry: attempt(*entry), plan(kinds, args.first, args.seeds)):
+    with simulations_on(args.on), ThreadPoolExecutor(AT_ONCE if args.on else cpu_count()) as pool:
+        # Each thread takes along where simulations run, which is known in this one
+        calls = [(copy_context(), *entry) for entry in plan(kinds, args.first, args.seeds)]
+        for result in pool.map(
+            lambda context, *entry: context.run(attempt, *entry), *zip(*calls, strict=True)
+        ):
             attempts.append(result)
             if result.fault and (result.problem or args.seeds == 1):
                 text = result.problem or f"{result.seconds:.3f} s"

@@ -32,6 +32,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from statistics import mean, median
 
@@ -45,6 +46,7 @@ from dasklab.model.settings.nic import BYTES_PER_MBIT
 from dasklab.predict import SEEDS, prediction, sensitivity
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration
+from dasklab.predict.engine.choice import simulations_on
 from dasklab.predict.sources import key, settings, sources
 from dasklab.predict.validation import HERE, Case, Validated, replace_block
 from dasklab.predict.whatif import scenario
@@ -314,14 +316,18 @@ def main() -> None:
     parser.add_argument(
         "--own", action="store_true", help="predict the trials of the fit, each from the others"
     )
+    parser.add_argument(
+        "--on", metavar="SCHEDULER", help="simulate on this Dask cluster: tcp://10.0.0.2:8786"
+    )
     parser.add_argument("--json", type=Path, help="also write the cells to this file")
     parser.add_argument("--keep", action="store_true", help="store the cases and the table in the project")
     parser.add_argument("paths", type=Path, nargs="+", metavar="TRIAL|RUN")
     args = parser.parse_args()
     print(f"{HEAD}\n{RULE}")
     cells, missing = [], []
-    for fit, paths in [(args.fit, args.paths)] if args.fit else [([path], [path]) for path in args.paths]:
-        for cell in predict_cells(fit, paths, args.seeds, args.own):
+    fits = [(args.fit, args.paths)] if args.fit else [([path], [path]) for path in args.paths]
+    with simulations_on(args.on):
+        for cell in chain.from_iterable(predict_cells(*fit, args.seeds, args.own) for fit in fits):
             print(cell if isinstance(cell, str) else row(cell), flush=True)
             if isinstance(cell, str):
                 missing.append(cell)

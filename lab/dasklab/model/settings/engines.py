@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from dasklab.errors import did_you_mean
 from dasklab.model.settings import workloads
 
 Engine = Literal["dask", "spark"]
@@ -39,12 +40,14 @@ def _missing_on_spark(workload: Any) -> Iterator[str]:
     from dasklab.spark import settings as spark
 
     if workload.name not in spark.spark_workloads():
-        yield f"spark has no workload {workload.name!r}; allowed: {', '.join(spark.spark_workloads())}"
+        choice = f"{', '.join(spark.spark_workloads())}{did_you_mean(workload.name, spark.spark_workloads())}"
+        yield f"spark has no workload {workload.name!r}; allowed: {choice}"
         return
     allowed = workloads.parameters(spark.script(workload.name).read_text(encoding="utf-8"))
     for key in workload.params:
         if key not in allowed:
-            yield f"{workload.name} on spark has no parameter {key!r}; allowed: {', '.join(allowed)}"
+            choice = f"{', '.join(allowed)}{did_you_mean(key, allowed)}"
+            yield f"{workload.name} on spark has no parameter {key!r}; allowed: {choice}"
 
 
 def _require_spark_settings(settings: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from dasklab.errors import did_you_mean
 from dasklab.model.forms.strict import Strict
 
 MOST_S = 86_400
@@ -55,7 +56,8 @@ def find_mistake(faults: Sequence[Fault], scheduler: str, workers: Sequence[str]
     for number, fault in enumerate(faults):
         allowed = [scheduler, *workers] if fault.does == "cut" else workers
         if fault.host not in allowed:
-            return f"faults.{number}.host: no {fault.host!r} to {fault.does}; allowed: {', '.join(allowed)}"
+            choice = f"{', '.join(allowed)}{did_you_mean(fault.host, allowed)}"
+            return f"faults.{number}.host: no {fault.host!r} to {fault.does}; allowed: {choice}"
         if fault.host in [other.host for other in faults[:number]]:
             return f"faults.{number}.host: {fault.host} has a fault already; allowed: one for each host"
     if {fault.host for fault in faults if fault.does == "kill"} >= set(workers):
