@@ -326,8 +326,9 @@ def main() -> None:
     print(f"{HEAD}\n{RULE}")
     cells, missing = [], []
     fits = [(args.fit, args.paths)] if args.fit else [([path], [path]) for path in args.paths]
+    predicted = (predict_cells(fit, paths, args.seeds, args.own) for fit, paths in fits)
     with simulations_on(args.on):
-        for cell in chain.from_iterable(predict_cells(*fit, args.seeds, args.own) for fit in fits):
+        for cell in chain.from_iterable(predicted):
             print(cell if isinstance(cell, str) else row(cell), flush=True)
             if isinstance(cell, str):
                 missing.append(cell)

@@ -66,12 +66,12 @@ def _timing(program: Program, facts: Facts) -> Iterator[str]:
 
 def _sent_early(program: Program) -> int:
     """Return how many graphs followed a wait for some, but not all, of what the client wanted."""
-    early, waited, wanted = 0, False, list[int]()
+    early, waited, results = 0, False, 0
     for step in program.steps:
         if step.does == "wait":
             some = any(count < len(program.graphs[graph].wanted_keys) for graph, count in step.results)
-            waited |= some or 0 < step.total < sum(wanted)
+            waited |= some or 0 < step.total < results
         elif step.does == "send":
             early, waited = early + waited, False
-            wanted.append(len(program.graphs[step.graph].wanted_keys))
+            results += len(program.graphs[step.graph].wanted_keys)
     return early
