@@ -37,7 +37,8 @@ def run(tmp_path: Path) -> Path:
     """A stored run with a capture."""
     folder = tmp_path / "results" / "baseline" / "20260101T000000Z"
     with tarfile.open(DATA / "run" / "baseline.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # not in Python 3.11.2
+        archive.extractall(folder)
     (folder / "capture.pcap").write_bytes(gzip.decompress((DATA / "wire/g3-2026.8.0.pcap.gz").read_bytes()))
     capture = folder / "1-01-baseline" / "trial.json"
     capture.write_text(capture.read_text().replace('"capture": true', '"capture": false'))

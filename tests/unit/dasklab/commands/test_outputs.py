@@ -25,7 +25,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder with one stored run, as if no capture had been requested."""
     folder = tmp_path_factory.mktemp("results")
     with tarfile.open(ROOT / "tests" / "data" / "run" / "baseline.tar.xz") as archive:
-        archive.extractall(folder / "baseline" / "stored", filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # not in Python 3.11.2
+        archive.extractall(folder / "baseline" / "stored")
     [file] = folder.rglob("trial.json")
     file.write_text(file.read_text().replace('"capture": true', '"capture": false'))
     return folder

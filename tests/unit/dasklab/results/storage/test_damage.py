@@ -93,7 +93,8 @@ def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("undamaged") / "results"
     run = results / "baseline" / "20260101T000000Z"
     with tarfile.open(RUN) as archive:
-        archive.extractall(run, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # not in Python 3.11.2
+        archive.extractall(run)
     rewrite(run, Campaign)
     for kind in (*damages.DOCUMENTS, *damages.RECORDS):
         rewrite(run / BAD, kind)
