@@ -17,7 +17,7 @@ import dask
 import numpy as np
 from dask import delayed
 from dask.utils import SerializableLock
-from distributed import Client, LocalCluster, Queue, Variable
+from distributed import Client, LocalCluster, Queue, Variable, get_client
 
 from .situation import CLIENT, WORKERS, rest, situation, spread, vary, worker_at
 
@@ -139,6 +139,7 @@ def compute_inside_tasks(client: Client, cluster: LocalCluster, chance: random.R
     length = vary(chance, 0.12)
 
     def outer(number: int) -> float:
+        get_client()  # Dask makes it in the first call of dask.compute, where two threads at once may find none
         parts = [delayed(rest)(length, number, part) for part in range(5)]
         return float(sum(dask.compute(*parts)))
 

@@ -51,7 +51,7 @@ from dasklab.breakdown.model.causes import (
 from dasklab.breakdown.model.intervals import TICK_S, Intervals, concatenate
 from dasklab.breakdown.model.repeat import Repeat
 
-AT_NODES = (COMPUTE, LAG, LOOP, LOGIC, PLAN, SERIALISE)  # causes whose place is one process
+AT_NODES = (COMPUTE, LAG, LOOP, LOGIC, SERIALISE)  # causes whose place is one process
 OF_CLIENT = (USER, BUILD)  # causes of the thread that runs the user's program
 OF_CLIENTS_LOOP = (UPLOAD, RESULT, SCATTER, GATHER)  # causes of both its threads
 Seconds = Callable[[Repeat, Intervals], Floats]
@@ -209,7 +209,7 @@ DIVISIONS = (
     Division(HOLDING, (COMPUTE,), _holding),
     Division(NESTED, (COMPUTE,), _nested),
     Division(GARBAGE, AT_NODES, _collections),
-    Division(STARVED, (*AT_NODES, *OF_CLIENT, *OF_CLIENTS_LOOP), _starved),
+    Division(STARVED, (*AT_NODES, PLAN, *OF_CLIENT, *OF_CLIENTS_LOOP), _starved),
     Division(INTERPRETER, (COMPUTE,), _interpreter),
     Division(SHUFFLE, (COMPUTE,), _shuffle),
     Division(EXTERNAL, (COMPUTE,), _external),
