@@ -139,7 +139,7 @@ def compute_inside_tasks(client: Client, cluster: LocalCluster, chance: random.R
     length = vary(chance, 0.12)
 
     def outer(number: int) -> float:
-        get_client()  # Dask makes it in the first call of dask.compute, where two threads at once may find none
+        get_client()  # in the first call of dask.compute two threads at once may find none
         parts = [delayed(rest)(length, number, part) for part in range(5)]
         return float(sum(dask.compute(*parts)))
 
