@@ -18,7 +18,7 @@ from distributed import Client, Future
 from distributed.metrics import time
 from tornado.ioloop import IOLoop, PeriodicCallback
 
-from dasklab.records.recorder.base import guarded
+from dasklab.records.recorder.base import TICK_MS, guarded
 from dasklab.records.recorder.layout import CLIENT
 from dasklab.records.recorder.life import Life, RecorderEvent
 from dasklab.records.recorder.loops import watch_loop
@@ -30,7 +30,7 @@ from dasklab.records.recorder.store import Store
 from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
 
 MAX_LOG_ROWS = 50_000
-SAMPLE_MS = 100  # between two samples of its use of CPUs: code between two calls may be short
+SAMPLE_MS = 100  # between two samples of its use of CPUs, since code between two calls may be short
 SIZES_TIMEOUT_S = 5.0
 # Calls that move data or wait; a synchronous client makes all of them through ``sync``.
 AWAITED = {"_gather": "wait", "_gather_remote": "gather", "_scatter": "scatter"}
@@ -73,7 +73,8 @@ class ClientRecorder:
         if lines:
             self.undo.append(LineRecorder(self.program, self.store).stop)
         self.undo.append(self._sample_cpu)
-        sampling, loop = PeriodicCallback(self._sample_cpu, SAMPLE_MS), IOLoop.current()
+        interval_ms = TICK_MS if self.hold else SAMPLE_MS
+        sampling, loop = PeriodicCallback(self._sample_cpu, interval_ms), IOLoop.current()
         sampling.start()
         self.undo.append(partial(loop.add_callback, sampling.stop))
         self._sample_cpu()

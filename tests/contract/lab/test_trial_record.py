@@ -160,7 +160,7 @@ def test_loops_and_machines_are_told(frames: records.Frames) -> None:
     assert frames["repeats"].lost.eq(0).all()
     config = frames["config"]
     assert set(config.node) == {"scheduler", *WORKERS}
-    assert set(frames["cpu"].node) == {"scheduler", *WORKERS}
+    assert set(frames["cpu"].node) == {"client", "scheduler", *WORKERS}
     lines = {
         (Path(file).name, code) for file, code in zip(frames["calls"].file, frames["calls"].code, strict=True)
     }

@@ -181,7 +181,7 @@ def test_what_is_provoked_is_advised_on(act: Act, client: Client, tmp_path: Path
     title, text = PROVOKED[act]
     pieces = advice(client, act, tmp_path / "run")
     assert text in pieces.get(title, ""), pieces
-    assert " s less." in pieces[title]
+    assert "This accounts for " in pieces[title]
 
 
 def test_spilling_is_advised_on_and_names_what_is_large(tmp_path: Path) -> None:

@@ -669,7 +669,7 @@ def test_loops_memory_and_metrics_are_recorded(client: Client, tmp_path: Path) -
     frames = records.load(tmp_path / "run")
     nodes = {"client", "scheduler", "worker-0", "worker-1"}
     assert set(frames["busy"].node) == nodes
-    assert set(frames["cpu"].node) == nodes - {"client"}
+    assert set(frames["cpu"].node) == nodes
     cpu: pd.DataFrame = frames["cpu"]
     assert (cpu.groupby("node").cpu_s.max() > 0).all() and (cpu.memory_bytes > 1e6).all()
     assert frames["metrics"].metric.str.startswith("execute/").any()

@@ -52,7 +52,7 @@ def test_packed_run_is_shown_and_explained_like_its_folder(folder: Path, packed:
 
 def test_report_of_a_packed_run_is_written_where_the_user_is(folder: Path, packed: Path) -> None:
     result = run("report", packed)
-    page = Path.cwd() / f"baseline-{folder.name}-report" / "report.html"
+    page = Path(f"baseline-{folder.name}-report", "report.html")  # in the current folder
     assert (result.exit_code, result.stdout) == (0, f"{page}\n")
     assert page.exists()
 

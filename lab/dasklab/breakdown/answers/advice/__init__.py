@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A rule looks at one repeat, its summary and what else its record knows. It returns the seconds of the repeat
-that following it would gain at most, and a sentence with its figures; or nothing, below its threshold.
+that it accounts for, and a sentence with its figures; or nothing, below its threshold.
 Seconds of threads are shares of the repeat's length, as everywhere in a breakdown. What would gain less than
 10 % of the repeat is not worth a line. Of the rest, at most three are given, those that would gain most
 first::

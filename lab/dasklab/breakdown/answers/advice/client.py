@@ -55,7 +55,7 @@ def _one_at_a_time(case: Measurements) -> Symptom | None:
         return None
     total_s = float(case.task_s.sum())
     return Symptom(
-        repeat.makespan - total_s / threads,
+        total_s / case.concurrency - total_s / threads,
         f"{counted(graphs, 'computation')} came one after another: the program waited for each result before"
         f" it asked for the next, so one of {threads} threads worked at a time",
         np.arange(tasks),

@@ -190,13 +190,12 @@ def _serialising(case: Measurements) -> Symptom | None:
     if not is_slow.any():
         return None
     seconds = min(case.path_s(SERIALISE), float(converting_s[is_slow].sum()))
-    waited_s = max(seconds, case.bottleneck(BUSY_PEERS)[0])  # peers that were busy with it, too
     kinds = pd.Series(case.repeat.prefixes, dtype=object)[case.repeat.delivered.key]
     of_kind = pd.Series(np.where(is_slow, converting_s, 0.0)[case.repeat.delivered.fetch]).groupby(
         kinds.to_numpy(object)
     )
     return Symptom(
-        waited_s,
+        seconds,
         f"Tasks waited {seconds:.1f} s {case.length} for results of {of_kind.sum().idxmax()} to be"
         " serialised and deserialised, slowly for their size",
     )

@@ -26,7 +26,7 @@ class Symptom:
     """What a rule has noticed.
 
     Attributes:
-        seconds: of the repeat, that would be gained at most.
+        seconds: of the repeat, that it accounts for.
         sentence: says it, with the figures.
         tasks: rows of the tasks that it is about; empty if it is about causes, which the rule names.
         events: what happened to processes or tasks, where that is the evidence.
@@ -163,7 +163,7 @@ class Advice:
 
     @property
     def seconds(self) -> float:
-        """What following it would gain at most."""
+        """How many seconds of the repeat its symptom accounts for; following it may gain more or less."""
         return self.symptom.seconds
 
     @property
@@ -184,6 +184,5 @@ class Advice:
         return f"{self.rule.threshold}, and {share}" if self.rule.threshold else share
 
     def __str__(self) -> str:
-        return (
-            f"{self.sentence}. {self.rule.remedy} At most {self.seconds:.1f} s less. {self.rule.page}".strip()
-        )
+        amount = f"This accounts for {self.seconds:.1f} s."
+        return f"{self.sentence}. {self.rule.remedy} {amount} {self.rule.page}".strip()

@@ -364,7 +364,7 @@ def test_a_rule_speaks_above_the_threshold_and_is_silent_below(title: str) -> No
     example = EXAMPLES[title]
     pieces = {piece.rule.title: piece for piece in advise(example.measurements())}
     text = str(pieces[title])
-    assert example.contains in text and " s less." in text and pieces[title].rule.page in text
+    assert example.contains in text and "This accounts for " in text and pieces[title].rule.page in text
     assert pieces[title].fields()["title"] == title
     if title not in OF_TASKS:
         assert title not in titles(example.measurements(seconds=0.9))
