@@ -26,6 +26,7 @@ NAMES = {
         "lab_machine",
         "lab_machines",
         "lab_processes",
+        "lab_ssh_sockets",
         "lab_status",
         "lab_status_rows",
         "needs_netem",
