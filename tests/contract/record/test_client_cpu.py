@@ -48,7 +48,7 @@ def compute(cpu_s: float) -> None:
 
 def test_code_of_the_client_on_a_busy_cpu(tmp_path: Path) -> None:
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         client.submit(sum, (1, 2)).result()
