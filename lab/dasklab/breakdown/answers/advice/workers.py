@@ -13,9 +13,7 @@ from dasklab.breakdown.model.causes import EXTERNAL, MISSING_WORKERS, NO_WORKER
 from dasklab.breakdown.model.repeat import Repeat
 
 LEAST_ALIKE = 5  # tasks
-SWITCH_S = (
-    0.005  # for so long another thread may keep the interpreter: shorter tasks say nothing of a machine
-)
+SWITCH_S = 0.005  # for so long another thread may keep the interpreter, whatever the machine
 FIRST_SLOWER = 2.0  # x nearly all later tasks of its kind
 STAGGERED = 0.25  # share of a task's length: by so much the steps of a queue may differ
 

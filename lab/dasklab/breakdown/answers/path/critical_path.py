@@ -19,7 +19,13 @@ import numpy as np
 from dasklab.breakdown.assign.client_waits import ClientWaits, client_waits, last_handled
 from dasklab.breakdown.assign.idle import BY_CLIENT, NO_GRAPH, IdleReasons
 from dasklab.breakdown.assign.refine import refine
-from dasklab.breakdown.assign.timeline import explain_after, explain_before, report_starts, timeline_starts
+from dasklab.breakdown.assign.timeline import (
+    TimelineStarts,
+    explain_after,
+    explain_before,
+    report_starts,
+    timeline_starts,
+)
 from dasklab.breakdown.model.arrays import NONE, Codes, Floats, Mask
 from dasklab.breakdown.model.causes import COMPUTE, DISK, LAG
 from dasklab.breakdown.model.intervals import Intervals, Windows, concatenate
@@ -60,7 +66,8 @@ class Chain:
 
 def critical_path(repeat: Repeat) -> Intervals:
     """Return the intervals of the path, sorted, without gaps, from the repeat's start to its end."""
-    chain = _follow(repeat)
+    origin = timeline_starts(repeat)
+    chain = _follow(repeat, origin)
     task, timeline_start, start, stop = _columns(chain.tasks, 4)
     computing = _windows(repeat, task, start, stop)
     computing.add(np.arange(len(task)), start, stop, COMPUTE, repeat.tasks.worker[computing.task])
@@ -68,7 +75,7 @@ def critical_path(repeat: Repeat) -> Intervals:
     read = np.maximum(timeline_start, start - repeat.tasks.disk_s[computing.task])
     waiting = _windows(repeat, task, timeline_start, read)
     explain_before(repeat, waiting)
-    first_stamp = np.minimum(read, timeline_starts(repeat).start[waiting.task])
+    first_stamp = np.minimum(read, origin.start[waiting.task])
     waiting.add(np.arange(len(task)), timeline_start, first_stamp, LAG, repeat.tasks.worker[waiting.task])
     disk = _windows(repeat, task, read, start)
     disk.add(np.arange(len(task)), read, start, DISK, repeat.tasks.worker[computing.task])
@@ -91,14 +98,14 @@ def _windows(repeat: Repeat, task: Floats | Codes, start: Floats, stop: Floats) 
     )
 
 
-def _follow(repeat: Repeat) -> Chain:
+def _follow(repeat: Repeat, origin: TimelineStarts) -> Chain:
     """Go from the last task that was waited for to the one before, until the repeat's start."""
     chain = Chain()
     waits = client_waits(repeat)
     task, handled = _last(repeat, waits)
     stop = min(max(handled, repeat.start), repeat.stop)
     chain.gaps.append((NO_GRAPH if waits.is_cut else BY_CLIENT, NONE, stop, repeat.stop))
-    before = _predecessors(repeat, waits)  # lists: single items of arrays are slow
+    before = _predecessors(repeat, origin, waits)  # lists: single items of arrays are slow
     timeline_start, resume = before.timeline_start.tolist(), before.resume.tolist()
     previous, is_direct, gap = before.task.tolist(), before.is_direct.tolist(), before.gap.tolist()
     start, reported = repeat.tasks.start.tolist(), report_starts(repeat).tolist()
@@ -148,8 +155,8 @@ def _last_handled(repeat: Repeat, time: float, visited: set[int]) -> int:
     return int(order[position]) if position >= 0 else NONE
 
 
-def _predecessors(repeat: Repeat, waits: ClientWaits) -> Predecessors:
-    tasks, origin, previous = repeat.tasks, timeline_starts(repeat), repeat.previous_on_thread
+def _predecessors(repeat: Repeat, origin: TimelineStarts, waits: ClientWaits) -> Predecessors:
+    tasks, previous = repeat.tasks, repeat.previous_on_thread
     freed = np.where(previous != NONE, tasks.freed[previous], np.nan)
     by_thread = freed > _ready(repeat, freed)
     is_direct = by_thread | (origin.trigger != NONE)
