@@ -131,11 +131,11 @@ def event(client: Client) -> None:
 
 
 def gather_much(client: Client) -> None:
-    client.gather(client.map(array, [16] * 12, pure=False))
+    client.gather(client.map(array, [16] * 60, pure=False))
 
 
 def scatter_many(client: Client) -> None:
-    data = client.scatter(list(range(1500)), hash=False)
+    data = client.scatter(list(range(8000)), hash=False)
     client.submit(sum, data, pure=False).result()
 
 
@@ -159,7 +159,7 @@ PROVOKED: dict[Act, tuple[str, str]] = {
     lock: ("locks", "waited for the Lock 'the lock' that locked holds"),
     event: ("events, queues and variables", "waited for the Event 'go'"),
     gather_much: ("results through the scheduler", "MB of results through the scheduler to the client took"),
-    scatter_many: ("many scattered objects", "Scattering 1,500 objects took"),
+    scatter_many: ("many scattered objects", "Scattering 8,000 objects took"),
 }
 
 

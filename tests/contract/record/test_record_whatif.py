@@ -26,7 +26,7 @@ from distributed import Client, LocalCluster, as_completed
 
 from tests.contract.record.short_tasks import TASK_S, fail, sleep
 
-TASKS, PAUSE_S = 16, 1.0
+TASKS, PAUSE_S = 16, 2.0
 DATA = Path(__file__).parents[2] / "data" / "records"
 
 
