@@ -186,7 +186,7 @@ class ClientRecorder:
         """Record how long the user's program and the event loop waited for a CPU, and no other threads."""
         own, loop = (ThreadCpu.of(thread) for thread in (self.program.native_thread, self.loop_thread))
         if self.program.native_thread == self.loop_thread:
-            loop = ThreadCpu(0.0, 0.0)
+            loop = ThreadCpu(0.0, 0.0, 0)
         row = (
             time(),
             process_time(),

@@ -31,20 +31,32 @@ class ThreadCpu(NamedTuple):
     """For how long a thread of this process has run, and waited for a CPU; NaN where nobody knows.
 
     Only Linux knows. A thread that has ended is not known any more.
+
+    Attributes:
+        times: how often it was put on a CPU.
     """
 
     ran_s: float = NAN
     waited_s: float = NAN
+    times: float = NAN
 
     @classmethod
     def of(cls, thread: int) -> ThreadCpu:
         """Return the times of a thread, by the number that the system gave it."""
         try:
             schedstat = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="utf-8")
-            ran, waited, _ = schedstat.split()
-            return cls(int(ran) / 1e9, int(waited) / 1e9)
+            ran, waited, times = schedstat.split()
+            return cls(int(ran) / 1e9, int(waited) / 1e9, int(times))
         except (OSError, ValueError):
             return cls()
+
+    def since(self, earlier: ThreadCpu) -> ThreadCpu:
+        """Return what was added since an earlier look at the same thread."""
+        return ThreadCpu(*(now - before for now, before in zip(self, earlier, strict=True)))
+
+    @property
+    def is_known(self) -> bool:
+        return not isnan(self.ran_s)
 
 
 class ThreadWaits:
@@ -60,8 +72,8 @@ class ThreadWaits:
     def seconds(self) -> float:
         """Return the sum; NaN where nobody knows."""
         threads = [int(folder.name) for folder in Path("/proc/self/task").glob("*")]
-        times = {thread: ThreadCpu.of(thread).waited_s for thread in threads}
-        now = {thread: waited_s for thread, waited_s in times.items() if not isnan(waited_s)}
+        use = {thread: ThreadCpu.of(thread) for thread in threads}
+        now = {thread: used.waited_s for thread, used in use.items() if used.is_known}
         for thread, waited in self.waited_s.items():
             if now.get(thread, -1.0) < waited:  # it has ended; its number may be that of a new one
                 self.ended_s += waited

@@ -17,7 +17,6 @@ of it is known, by a word that is no secret.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 from collections import deque
@@ -31,6 +30,7 @@ from distributed.metrics import time
 
 from dasklab.records.recorder.loops import LoopWatch, watch_of
 from dasklab.records.recorder.patches import Undo, share
+from dasklab.records.recorder.process import ThreadCpu
 from dasklab.records.recorder.store import Store
 
 INTERVAL_S = 0.1
@@ -96,48 +96,13 @@ class Budget:
         return len(self.taken) < MOST_A_MINUTE
 
 
-class Use(NamedTuple):
-    """For how long a thread ran and waited for a CPU, and how often it was awake."""
-
-    ran_s: float
-    queued_s: float
-    times: int
-
-    def since(self, earlier: Use) -> Use:
-        ran_s, queued_s = self.ran_s - earlier.ran_s, self.queued_s - earlier.queued_s
-        return Use(ran_s, queued_s, self.times - earlier.times)
-
-
-class ThreadTimes:
-    """How threads used CPUs. Only Linux says it."""
-
-    def __init__(self) -> None:
-        self.files: dict[int, int] = {}
-
-    def of(self, thread: int) -> Use | None:
-        """Return the use of a thread, by the number that the system gave it; None if unknown."""
-        try:
-            if thread not in self.files:
-                self.files[thread] = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
-            ran, waited, times = os.pread(self.files[thread], 100, 0).split()
-        except (OSError, ValueError):
-            self.forget(thread)
-            return None
-        return Use(int(ran) / 1e9, int(waited) / 1e9, int(times))
-
-    def forget(self, thread: int) -> None:
-        if (file := self.files.pop(thread, None)) is not None:
-            os.close(file)
-
-
 class StackSampler:
     """The thread that looks around, for all recorders of a process."""
 
     def __init__(self, watched: Mapping[int, WatchedProcess]) -> None:
         self.watched = watched
         self.loops, self.tasks = Budget(), Budget()
-        self.times = ThreadTimes()
-        self.used: dict[int, Use] = {}  # by each thread until the last look
+        self.used: dict[int, ThreadCpu] = {}  # by each thread until the last look
         self.seen: dict[int, tuple[Any, float]] = {}  # of each thread its task, and since when it is known
         self.chance = Random()  # the user's program may have seeded the common one
         self.looked = time()
@@ -156,15 +121,14 @@ class StackSampler:
             except Exception as error:  # noqa: BLE001 - a recorder must not disturb what it records
                 for watched in list(self.watched.values()):
                     watched.store.failures[f"sample_stacks: {type(error).__name__}()"] += 1
-        for thread in list(self.times.files):
-            self.times.forget(thread)
 
     def look(self) -> None:
         """Look around once, and sample what is late or waits."""
         now, before = time(), self.used
         seconds, self.looked = now - self.looked, now
         numbers = self._threads()
-        self.used = {ident: used for ident, number in numbers.items() if (used := self.times.of(number))}
+        use = {ident: ThreadCpu.of(number) for ident, number in numbers.items()}
+        self.used = {ident: used for ident, used in use.items() if used.is_known}
         spent = {ident: used.since(before[ident]) for ident, used in self.used.items() if ident in before}
         late_s = seconds - INTERVAL_S
         own = spent.pop(threading.get_ident(), None)
@@ -182,9 +146,9 @@ class StackSampler:
         threads = [*pools, *filter(None, loops), threading.current_thread()]
         return {t.ident: t.native_id for t in threads if t.ident and t.native_id}
 
-    def _sample_holder(self, now: float, late_s: float, spent: Mapping[int, Use]) -> None:
+    def _sample_holder(self, now: float, late_s: float, spent: Mapping[int, ThreadCpu]) -> None:
         """Sample the thread that kept the interpreter: the only one that could run meanwhile."""
-        running = [ident for ident, use in spent.items() if use.ran_s + use.queued_s > late_s / 2]
+        running = [ident for ident, use in spent.items() if use.ran_s + use.waited_s > late_s / 2]
         if len(running) != 1 or spent[running[0]].ran_s < HELD_S or not self.loops.remains:
             return
         holder = running[0]
@@ -211,7 +175,7 @@ class StackSampler:
                 self._add(watched, ident, now, seconds, "blocked", "")
         return bool(seconds)
 
-    def _sample_task(self, now: float, seconds: float, spent: Mapping[int, Use]) -> None:
+    def _sample_task(self, now: float, seconds: float, spent: Mapping[int, ThreadCpu]) -> None:
         """Sample one task of those that wait, at random: threads may take turns as regular as these looks."""
         running = {
             ident: (watched, key)
@@ -227,7 +191,7 @@ class StackSampler:
             for ident in running
             if now - self.seen[ident][1] > LEAST_TASK_S
             and ident in spent
-            and spent[ident].ran_s + spent[ident].queued_s < IDLE * seconds
+            and spent[ident].ran_s + spent[ident].waited_s < IDLE * seconds
         ]
         if waiting and (stands_for_s := self.tasks.interval_s(now)):
             self.tasks.taken.append(now)

@@ -6,6 +6,7 @@ import math
 import os
 import socket
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -62,9 +63,8 @@ ON_LINUX = pytest.mark.skipif(
 @ON_LINUX
 def test_waits_of_threads_that_have_ended_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {threading.get_native_id(): 1.0}
-    monkeypatch.setattr(
-        process.ThreadCpu, "of", lambda thread: process.ThreadCpu(0.0, known.get(thread, process.NAN))
-    )
+    use, unknown = process.ThreadCpu, process.ThreadCpu()
+    monkeypatch.setattr(use, "of", lambda thread: use(0.0, known[thread]) if thread in known else unknown)
     waits, ends = process.ThreadWaits(), threading.Event()
     other = threading.Thread(target=ends.wait)
     other.start()
@@ -80,9 +80,18 @@ def test_waits_of_threads_that_have_ended_still_count(monkeypatch: pytest.Monkey
 
 @ON_LINUX
 def test_a_thread_has_waited_for_a_cpu_or_nobody_knows() -> None:
-    ran_s, waited_s = process.ThreadCpu.of(threading.get_native_id())
-    assert ran_s > 0 and waited_s >= 0
-    assert all(map(math.isnan, process.ThreadCpu.of(2**30)))
+    own = process.ThreadCpu.of(threading.get_native_id())
+    assert own.is_known and own.ran_s > 0 and own.waited_s >= 0
+    unknown = process.ThreadCpu.of(2**30)
+    assert not unknown.is_known and all(map(math.isnan, unknown))
+
+
+@ON_LINUX
+def test_a_thread_is_put_on_a_cpu_each_time_that_it_wakes() -> None:
+    before = process.ThreadCpu.of(threading.get_native_id())
+    for _ in range(5):
+        time.sleep(0.001)
+    assert process.ThreadCpu.of(threading.get_native_id()).since(before).times >= 5
 
 
 def test_the_kernel_counts_segments_that_were_sent_again() -> None:
