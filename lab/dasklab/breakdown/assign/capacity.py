@@ -1,4 +1,4 @@
-"""Time for which no worker was there, or a thread's worker was gone to come back later."""
+"""Time for which no worker was there, or a thread's worker was missing."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def break_down(repeat: Repeat) -> Intervals:
     """Return the intervals of all threads: without gaps and without overlaps, sorted.
 
     ``lane`` is the thread's position in ``Repeat.thread_rows``. A thread exists while its worker is in the
-    cluster.
+    cluster, or is missing there.
     """
     worker = np.array([repeat.node(name) for name, _ in repeat.thread_rows[1]], np.int64)
     return refine(repeat, _by_stages(repeat, worker), worker)
@@ -54,6 +54,12 @@ def existence(repeat: Repeat) -> tuple[Floats, Floats]:
         np.array([moments.get(name, default) for name, _ in repeat.thread_rows[1]], float)
         for moments, default in ((repeat.joined, repeat.start), (repeat.left, repeat.stop))
     )
+    away = repeat.evidence.away
+    missing = {
+        repeat.places.nodes[node]: time
+        for node, time in zip(away.member.tolist(), away.stop.tolist(), strict=True)  # in their order
+    }
+    left = np.maximum(left, [missing.get(name, -np.inf) for name, _ in repeat.thread_rows[1]])
     thread_start = np.clip(joined, repeat.start, repeat.stop)
     return thread_start, np.clip(left, thread_start, repeat.stop)
 

@@ -326,7 +326,8 @@ BETWEEN = _register(
 NO_WORKER = _register(
     "no-worker", Group.IDLE, Kind.WAITING, MISSING_WORKERS,
     "without a worker",
-    "The cluster had no worker yet, or none any more, or the thread's worker was being started again.",
+    "The cluster had no worker yet, or none any more, or the thread's worker had died or was being started "
+    "again.",
 )  # fmt: skip
 ANSWER = _register(
     "answer", Group.CLIENT, Kind.IDLE, ANSWERS,

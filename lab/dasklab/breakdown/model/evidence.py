@@ -101,7 +101,7 @@ class Evidence:
         nested: when tasks (by row) waited for tasks of their own.
         collections: when processes (by node) collected garbage.
         paused: when workers (by node) were paused.
-        away: when workers (by node) were gone, to come back later.
+        away: when workers (by node) were gone, to come back later, or because they had died.
         no_worker: when no worker was there; one set, of member 0.
         actors: when actors were at work; one set, of member 0.
         cpu: use of CPU, by node.

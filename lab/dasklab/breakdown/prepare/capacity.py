@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,9 @@ import pandas as pd
 
 from dasklab.breakdown.model.arrays import Floats, floats
 from dasklab.breakdown.model.interval_sets import IntervalSets
+from dasklab.breakdown.prepare.deaths import Death
+
+SAME_END_S = 1.0  # the scheduler notes the end of a worker, and why, at about the same time
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,23 @@ class Stays:
         by_name = {str(name): moments[self.name == name].tolist() for name in pd.unique(self.name)}
         return {name: choose(own) for name, own in by_name.items() if not np.isnan(own).any()}
 
-    def away(self, nodes: Mapping[str, int]) -> IntervalSets:
-        """Return when each worker was gone, to come back later."""
+    def away(self, nodes: Mapping[str, int], deaths: Iterable[Death], end: float) -> IntervalSets:
+        """Return when each worker was gone, to come back later, or because it had died.
+
+        A dead worker is missing until another one takes its place, at the latest until the end of the repeat.
+        """
         order = np.lexsort((self.start, self.name.astype(str)))
         name, start, stop = self.name[order], self.start[order], self.stop[order]
         again = np.flatnonzero(name[1:] == name[:-1])
-        member = np.array([nodes[str(name[row])] for row in again], np.int64)
-        return IntervalSets(member, stop[again], start[again + 1])
+        until = stop.copy()
+        until[again] = start[again + 1]
+        new = np.sort(np.array([*self.first_joined().values(), end]))
+        for death in deaths:
+            last = np.flatnonzero((name == death.worker) & (until == stop) & (stop < end))
+            last = last[np.abs(stop[last] - death.time) < SAME_END_S]
+            until[last] = [new[new > left][0] for left in stop[last]]
+        member = np.array([nodes[str(each)] for each in name], np.int64)
+        return IntervalSets(member, stop, until)
 
     def without_any(self, start: float, stop: float) -> IntervalSets:
         """Return when no worker was there; nothing if it is unknown which ones there were."""

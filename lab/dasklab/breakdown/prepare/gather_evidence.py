@@ -12,6 +12,7 @@ from dasklab.breakdown.model.arrays import NONE, Codes, Floats, floats, last_bef
 from dasklab.breakdown.model.evidence import CpuUse, Evidence, StackSample
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.prepare.capacity import Stays, stays
+from dasklab.breakdown.prepare.deaths import deaths_of
 from dasklab.breakdown.prepare.idle_time import Spans, idle_shares
 from dasklab.records.assemble import UNFINISHED
 from dasklab.records.recorder.scheduler import LOST_ATTEMPT, NOT_LOST
@@ -58,13 +59,14 @@ def gather_evidence(
         ),
     )
     cpu = _cpu(tables["cpu"], nodes)
+    in_order = tables["events"].sort_values("time_s", kind="stable")
     return Evidence(
         locks=wait_sets[0],
         holding=wait_sets[1],
         nested=wait_sets[2],
         collections=_by_node(tables["pauses"], nodes),
         paused=_paused(tables["events"], nodes, worker_stays, stop),
-        away=worker_stays.away(nodes),
+        away=worker_stays.away(nodes, deaths_of(in_order, tables["workers"]), stop),
         no_worker=worker_stays.without_any(start, stop),
         actors=_of_all(tables["actor_calls"]),
         cpu=cpu,

@@ -42,7 +42,12 @@ def _workers(repeat: Repeat, failures: Failures) -> Iterator[str]:
     """Name the workers that joined or left, those that did so within a second together."""
     away = repeat.evidence.away
     names = [repeat.places.nodes[node] for node in away.member.tolist()]
-    gone, back = zip(names, away.start.tolist(), strict=True), zip(names, away.stop.tolist(), strict=True)
+    absences = [
+        absence
+        for absence in zip(names, away.start.tolist(), away.stop.tolist(), strict=True)
+        if absence[1] < repeat.left.get(absence[0], np.inf)  # it came back
+    ]
+    gone, back = [(name, time) for name, time, _ in absences], [(name, time) for name, _, time in absences]
     died = [(death.worker, death.time) for death in failures.deaths]
     left = [
         (name, time)

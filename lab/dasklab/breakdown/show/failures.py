@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 
 from dasklab.breakdown.answers.facts.failures import (
-    Death,
     FailedKind,
     Failures,
     attempts_within,
     failed_kinds,
 )
 from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.prepare.deaths import Death
 from dasklab.breakdown.show.sentence import Sentence, share_of_threads
 from dasklab.terminal import counted, data_size, enumerated
 

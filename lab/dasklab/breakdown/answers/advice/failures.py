@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.bottlenecks.grounds import Item
-from dasklab.breakdown.answers.facts.failures import Death, TaskAttempt, attempts_within, failed_kinds
+from dasklab.breakdown.answers.facts.failures import TaskAttempt, attempts_within, failed_kinds
 from dasklab.breakdown.model.causes import AGAIN
 from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.prepare.deaths import Death
 from dasklab.terminal import counted, enumerated
 
 SHORT_S = 0.05  # of computing again: less is not worth a word
@@ -72,7 +73,7 @@ def _lost_with(case: Measurements, deaths: Sequence[Death], how: str) -> Symptom
     """Sum up what was computed again, and the time for which threads were missing."""
     repeat = case.repeat
     dead = {death.worker for death in deaths}
-    absences = list(_absences(repeat, dead))
+    absences = list(_absences(repeat))
     missing_s = sum(item.seconds for item in absences)
     again_s = max(case.thread_s(AGAIN), case.path_s(AGAIN))
     again = (
@@ -87,16 +88,11 @@ def _lost_with(case: Measurements, deaths: Sequence[Death], how: str) -> Symptom
     )
 
 
-def _absences(repeat: Repeat, dead: Set[str]) -> Iterator[Item]:
-    """Yield for how long the threads of dead workers were missing, in thread-seconds."""
-    to_the_end = [
-        (name, max(repeat.left[name], repeat.start), repeat.stop)
-        for name in repeat.threads
-        if name in dead and repeat.left.get(name, repeat.stop) < repeat.stop
-    ]
+def _absences(repeat: Repeat) -> Iterator[Item]:
+    """Yield for how long the threads of workers were missing, in thread-seconds."""
     away = repeat.evidence.away
     nodes = (repeat.places.nodes[node] for node in away.member.tolist())
-    for name, begin, end in [*to_the_end, *zip(nodes, away.start.tolist(), away.stop.tolist(), strict=True)]:
+    for name, begin, end in zip(nodes, away.start.tolist(), away.stop.tolist(), strict=True):
         count, start_s, stop_s = repeat.threads[name], begin - repeat.start, end - repeat.start
         yield Item(
             "worker", f"{counted(count, 'thread')} missing", name, "", start_s, stop_s, count * (end - begin)

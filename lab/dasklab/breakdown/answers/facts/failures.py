@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +12,10 @@ from dask.utils import key_split
 
 from dasklab.breakdown.model.arrays import floats
 from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.prepare.deaths import NANNY_S, Death, deaths_of, detail_of
 from dasklab.terminal import enumerated
 
 MAX_NAMED_TYPES = 3  # of the errors of one kind of task
-NANNY_S = 15.0  # a worker that its nanny ends has left by then, or the nanny kills it
 
 
 @dataclass(frozen=True)
@@ -52,25 +50,6 @@ class KilledTask:
 
 
 @dataclass(frozen=True)
-class Death:
-    """A worker that left without having been asked to, and did not say before that it closes.
-
-    Attributes:
-        rss_bytes, limit_bytes: its memory when its nanny ended it, and its limit; 0 where memory was not
-            why, or not recorded.
-        processing: tasks that it had not finished; None if unknown.
-        lost: results that were lost with it; None if unknown.
-    """
-
-    time: float
-    worker: str
-    rss_bytes: float
-    limit_bytes: float
-    processing: int | None
-    lost: int | None
-
-
-@dataclass(frozen=True)
 class Failures:
     """What failed, each in the order of its times. Times are the scheduler's, if nothing else is said.
 
@@ -91,12 +70,11 @@ class Failures:
 def failures(frames: Mapping[str, pd.DataFrame]) -> Failures:
     """Collect what failed from the tables of a record."""
     events = frames["events"].sort_values("time_s", kind="stable")
-    details = [_detail(text) for text in events.detail]
+    details = [detail_of(text) for text in events.detail]
     rows = list(zip(events.kind, floats(events.time_s).tolist(), events.subject, details, strict=True))
-    names = dict(zip(frames["workers"].address, frames["workers"].worker, strict=True))
     # earlier recorders have only the end of a restart
     restart = next((kind for kind in ("client-restart", "restart-workers") if kind in set(events.kind)), "")
-    deaths = list(_deaths(rows, names))
+    deaths = list(deaths_of(events, frames["workers"]))
     restarts = [
         min([time, *(death.time for death in deaths if 0 <= time - death.time < NANNY_S)])
         for kind, time, _, _ in rows
@@ -118,10 +96,6 @@ def failures(frames: Mapping[str, pd.DataFrame]) -> Failures:
         retried=retried,
         restarts=restarts,
     )
-
-
-def _detail(text: str) -> Mapping[str, Any]:
-    return dict(json.loads(text)) if text.startswith("{") else {}
 
 
 def _is_near(time: float, moments: Sequence[float]) -> bool:
@@ -158,41 +132,6 @@ def _attempts(tasks: pd.DataFrame, errors: pd.DataFrame) -> Iterator[TaskAttempt
             error=nearest[1],
             is_recovered=bool(succeeded.get(key, np.nan) > attempt_stop),
         )
-
-
-def _deaths(
-    events: Sequence[tuple[str, float, str, Mapping[str, Any]]], names: Mapping[str, str]
-) -> Iterator[Death]:
-    by_nanny: dict[str, tuple[float, Mapping[str, Any]]] = {}
-    status: dict[str, str] = {}
-    for kind, time, subject, detail in events:
-        if kind == "worker-status-change":
-            status[subject] = str(detail.get("status"))
-        if kind == "worker-restart-memory":
-            by_nanny.setdefault(subject, (time, detail))
-        if kind != "remove-worker" or detail.get("expected") is not False:
-            continue
-        worker = names.get(str(detail.get("worker")), str(detail.get("worker")))
-        since, memory = by_nanny.pop(worker, (-np.inf, {}))
-        is_memory = time - since < NANNY_S
-        if status.pop(worker, "").startswith("closing") and not is_memory:
-            continue
-        yield Death(
-            time,
-            worker,
-            _number(memory.get("rss")) or 0.0 if is_memory else 0.0,
-            _number(memory.get("limit")) or 0.0 if is_memory else 0.0,
-            _count(detail.get("processing-tasks")),
-            _count(detail.get("lost-computed-tasks")),
-        )
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
-
-
-def _count(value: Any) -> int | None:
-    return int(value) if isinstance(value, (int, float)) else None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 from dasklab.breakdown.answers.advice import MOST_LINES, RULES, advise, pages
 from dasklab.breakdown.answers.advice.rules import Measurements
 from dasklab.breakdown.answers.facts.facts import Facts, PrimitiveUse, SlowerInterface
-from dasklab.breakdown.answers.facts.failures import Death, Failures, TaskAttempt
+from dasklab.breakdown.answers.facts.failures import Failures, TaskAttempt
 from dasklab.breakdown.answers.facts.memory import WorkerMemory
 from dasklab.breakdown.answers.summary import Summary
 from dasklab.breakdown.model.causes import (
@@ -43,6 +43,7 @@ from dasklab.breakdown.model.causes import (
     Cause,
 )
 from dasklab.breakdown.model.interval_sets import IntervalSets
+from dasklab.breakdown.prepare.deaths import Death
 
 from tests.unit.dasklab.breakdown.timelines import Row, Spans, fetch, idle_for, make_repeat, task
 

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dasklab.breakdown.answers.facts.failures import Failures
 from dasklab.breakdown.answers.path.critical_path import critical_path
 from dasklab.breakdown.answers.summary import summarise
+from dasklab.breakdown.assign.threads import break_down
 from dasklab.breakdown.model.causes import NO_WORKER, PAUSED, PLAN, RESULT
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.capacity import capacity_clause, threads_in_use
+from dasklab.breakdown.show.changes import change_sentences
 from dasklab.breakdown.show.explain import explain
 from dasklab.results.run import open_trial
 
@@ -101,6 +104,38 @@ def test_no_worker_is_no_cause_where_workers_were_there_all_the_time() -> None:
     repeat = repeat_with(stay(ONE))
     assert not critical_path(repeat).is_cause(NO_WORKER).any()
     assert NO_WORKER not in summarise([repeat]).by_cause
+
+
+REMOVED = {"time_s": 4.01, "subject": "all", "kind": "remove-worker"}
+DIED = REMOVED | {"detail": '{"worker": "worker-2", "expected": false}'}
+RETIRED = REMOVED | {"detail": '{"worker": "worker-2", "expected": true}'}
+CLOSING = {"time_s": 3.9, "subject": TWO, "kind": "worker-status-change", "detail": '{"status": "closing"}'}
+GONE = [stay(ONE), stay(TWO, None, 4.0)]
+
+
+@pytest.mark.parametrize(
+    ("stays", "events", "missing_s"),
+    [
+        (GONE, [DIED], 6.0),
+        (GONE, [RETIRED], 0.0),
+        (GONE, [CLOSING, DIED], 0.0),
+        (GONE, [], 0.0),
+        ([*GONE, stay(TWO, 7.0)], [DIED], 3.0),
+        ([*GONE, stay(TWO, 7.0, 9.0)], [DIED], 3.0),
+        ([*GONE, stay(THREE, 6.0)], [DIED], 2.0),
+    ],
+    ids=["died", "retired", "closed", "unknown", "came back", "came back and left", "replaced"],
+)
+def test_a_dead_worker_is_missing_until_another_takes_its_place(
+    stays: list[dict[str, Any]], events: list[dict[str, Any]], missing_s: float
+) -> None:
+    row = task("a-1", ONE, 1, 8.0, 9.0, decided=7.9, handled=9.1, waiting=0.5)
+    workers = [{"address": each["worker"]} | each for each in stays]
+    repeat = make_repeat([row], unfinished=[(0.0, 1)], tables={"workers": workers, "events": events})
+    intervals = break_down(repeat)
+    assert intervals.seconds[intervals.is_cause(NO_WORKER)].sum() == pytest.approx(missing_s)
+    joined = [text for text in map(str, change_sentences(repeat, Failures())) if "joined" in text]
+    assert len(joined) == len(stays) - 2
 
 
 def test_a_pause_ends_with_its_worker() -> None:

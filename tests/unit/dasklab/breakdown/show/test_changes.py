@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dasklab.breakdown.answers.facts.failures import Death, Failures
+from dasklab.breakdown.answers.facts.failures import Failures
+from dasklab.breakdown.prepare.deaths import Death
 from dasklab.breakdown.show.changes import change_sentences
 
 from tests.unit.dasklab.breakdown.timelines import make_repeat

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dasklab.breakdown.answers.facts.facts import Facts
-from dasklab.breakdown.answers.facts.failures import Death, Failures
+from dasklab.breakdown.answers.facts.failures import Failures
 from dasklab.breakdown.answers.facts.memory import KindPeak, WorkerMemory, kind_peaks
 from dasklab.breakdown.model.repeat import Repeat
+from dasklab.breakdown.prepare.deaths import Death
 from dasklab.breakdown.show.memory import memory_sentences
 from dasklab.breakdown.show.unused import unused_sentences
 
