@@ -25,6 +25,7 @@ STAMPS_OF_WORKER = {
     "stop": "stop_s", "seceded": "seceded_s", "done": "done_s", "due": "report_due_s",
     "reported": "reported_s",
 }  # fmt: skip
+CPU_OF_TASKS = {"cpu": "cpu_s", "cpu_waiting": "cpu_waiting_s"}
 BYTES = {name: f"{name}_bytes" for name in ("process", "managed", "spilled", "limit")}
 REQUEST = ("receiver", "sender", "keys")
 UNFINISHED = "unfinished"
@@ -271,7 +272,7 @@ def _tasks(scheduler: pd.DataFrame, workers: _Workers) -> pd.DataFrame:
     A worker that was started again has a new address, and nothing to do with its former attempts.
     """
     theirs = scheduler.rename(columns=STAMPS_OF_SCHEDULER).sort_values("handled_s", kind="stable")
-    ours = workers.rows("tasks", "worker", address=True).rename(columns=STAMPS_OF_WORKER)
+    ours = workers.rows("tasks", "worker", address=True).rename(columns=STAMPS_OF_WORKER | CPU_OF_TASKS)
     ours = ours.sort_values("done_s", kind="stable")
     theirs["worker"] = _workers_of_attempts(theirs, ours)
     _number_attempts(theirs, ours)

@@ -17,7 +17,7 @@ import pandas as pd
 from dasklab.records.schema import TABLES
 
 DURATIONS = {
-    "tasks": ("disk_s",),
+    "tasks": ("disk_s", "cpu_s", "cpu_waiting_s"),
     "graphs": ("materialise_s", "order_s", "state_s"),
     "fetches": ("deserialise_s", "serialise_s"),
     "busy": ("late_s",),
@@ -30,7 +30,7 @@ SIGNED = {"delays": ("delay_s",)}
 AMOUNTS = {
     "repeats": ("form", "lost"),
     "workers": ("threads",),
-    "tasks": ("nbytes",),
+    "tasks": ("nbytes", "cpu_turns"),
     "graphs": ("nbytes", "tasks"),
     "calls": ("keys", "nbytes"),
     "needs": ("nbytes",),

@@ -58,6 +58,9 @@ TABLES: dict[str, dict[str, str]] = {
         "type": "type of its result",
         "status": "OK, error, lost (its worker left), cancelled (it ran on), rescheduled, unfinished, or"
         " the state in which it was left",
+        "cpu_s": "seconds of CPU that its thread had for it; null where the system does not say it",
+        "cpu_waiting_s": "seconds for which its thread could run, but waited for a CPU",
+        "cpu_turns": "how often its thread was put on a CPU",
     },
     "errors": REPEAT
     | {

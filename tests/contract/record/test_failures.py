@@ -39,6 +39,29 @@ def sentences(client: Client, folder: Path, act: Callable[[Client], Any]) -> lis
     return [*map(str, failure_sentences(record.median_repeat, record.facts.failures))]
 
 
+@pytest.mark.skipif(
+    not Path("/proc/self/schedstat").exists(), reason="only Linux knows what threads had of a CPU"
+)
+def test_what_an_attempt_that_failed_had_of_a_cpu(client: Client, tmp_path: Path) -> None:
+    def unlucky(number: int) -> None:
+        time.sleep(0.2)
+        until = time.thread_time() + 0.3
+        while time.thread_time() < until:
+            pass
+        raise OSError(number)
+
+    with dasklab.record(client, tmp_path / "run"):
+        client.gather(client.map(time.sleep, [0.1] * 4, pure=False))
+        client.gather(client.map(unlucky, range(4), pure=False), errors="skip")
+    tables = records.load(tmp_path / "run")
+    promises.validate(tables)
+    tasks = tables["tasks"]
+    failed, slept = tasks[tasks.status == "error"], tasks[tasks.status == "OK"]
+    assert (len(failed), len(slept)) == (4, 4)
+    assert failed.cpu_s.between(0.3, 0.6).all() and slept.cpu_s.between(0.0, 0.05).all()
+    assert (failed.cpu_waiting_s >= 0).all() and (failed.cpu_turns >= 1).all()
+
+
 def test_attempts_that_failed_are_counted_with_error_and_thread_time(client: Client, tmp_path: Path) -> None:
     def flaky(number: int, folder: str) -> int:
         time.sleep(0.1)

@@ -20,7 +20,7 @@ from dasklab.records.recorder.worker import CANCELLED_ATTEMPT, RESCHEDULED_ATTEM
 
 CLOCK_S = 1e-4  # a task waits only after it started
 UNMETERED = (UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT, "error")
-"""Dask meters only what succeeds."""
+"""Dask meters only what succeeds; the recorder meters threads."""
 
 
 def gather_evidence(
@@ -72,7 +72,7 @@ def gather_evidence(
         cpu=cpu,
         shares=idle_shares(
             _spans(tasks, keys, nodes, prefixes, wait_sets),
-            _metered(tables["metrics"], tasks, keys, prefixes),
+            _metered_alone(tasks, _metered(tables["metrics"], tasks, keys, prefixes)),
             cpu,
             _by_node(tables["busy"], nodes),
             _by_node(tables["busy"].assign(stop_s=tables["busy"].start_s + tables["busy"].late_s), nodes),
@@ -199,6 +199,13 @@ def _metered(
         for nodes in (tasks.worker.to_numpy(object), np.full(len(own), "scheduler", object))
     )
     return np.where(np.isnan(of_worker), of_all, of_worker)
+
+
+def _metered_alone(tasks: pd.DataFrame, shares: Floats) -> Floats:
+    """Return the shares of ``_metered``, but of each attempt that Dask does not meter what its thread had."""
+    seconds = floats(tasks.stop_s) - floats(tasks.start_s)
+    own = 1 - np.clip(floats(tasks.cpu_s) / np.maximum(seconds, 1e-9), 0.0, 1.0)
+    return np.where(tasks.status.isin(UNMETERED) & ~np.isnan(own), own, shares)
 
 
 def _stacks(rows: pd.DataFrame, nodes: Mapping[str, int]) -> list[StackSample]:

@@ -71,7 +71,7 @@ CLIENT = COMMON | {
 }
 WORKER = COMMON | {
     "tasks": "key:s:key arrived:t ready:t executing:t start:t stop:t seceded:t done:t due:t reported:t "
-    "thread:i disk:f nbytes:f status:s:word",
+    "thread:i disk:f nbytes:f status:s:word cpu:f cpu_waiting:f cpu_turns:f",
     "errors": "key:s:key time:t type:s:type text:s:code",
     "needs": "key:s:key needed:s:key nbytes:f holders:s:places",
     "fetches": "start:t stop:t peer:s:place keys:s:keys status:s:word deserialise:f",

@@ -23,7 +23,7 @@ from dasklab.records.recorder.base import NAME, Recorder, describe, guarded
 from dasklab.records.recorder.layout import KEY_SEPARATOR, WORKER
 from dasklab.records.recorder.life import RecorderEvent, RecorderState
 from dasklab.records.recorder.patches import Undo, replace, replace_item, share
-from dasklab.records.recorder.process import NAN
+from dasklab.records.recorder.process import NAN, ThreadCpu
 from dasklab.records.recorder.stacks import WatchedProcess
 from dasklab.records.recorder.store import CHUNK_ROWS
 from dasklab.records.recorder.waits import watch_waits
@@ -88,6 +88,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         super().attach(server)
         self.open: dict[Any, list[float]] = {}  # arrived, ready, executing, seceded
         self.ended: dict[Any, tuple[Any, ...]] = {}  # tasks whose end has not left yet
+        self.had = {thread.ident: ThreadCpu.of(thread.native_id or 0) for thread in self.pool()}
         self.profiled = time()
         self._wrap_fetches()
         self.undo.append(watch_waits(server.address, self.add_wait))
@@ -97,11 +98,19 @@ class WorkerRecorder(Recorder, WorkerPlugin):
             self.stamp(server.batched_stream, self.note_reported)
 
     def watched(self) -> WatchedProcess:
-        def pool() -> list[threading.Thread]:
-            executors = self.server.executors.values()
-            return [thread for executor in executors for thread in getattr(executor, "_threads", ())]
+        return super().watched()._replace(tasks=self.server.active_threads, pool=self.pool)
 
-        return super().watched()._replace(tasks=self.server.active_threads, pool=pool)
+    def pool(self) -> list[threading.Thread]:
+        """Return the threads that run tasks."""
+        executors = self.server.executors.values()
+        return [thread for executor in executors for thread in getattr(executor, "_threads", ())]
+
+    def cpu_of_task(self, ident: int) -> ThreadCpu:
+        """Return what a thread had of CPUs since its last task ended: for the one that has just ended."""
+        native = next((thread.native_id for thread in self.pool() if thread.ident == ident), None)
+        now = ThreadCpu() if native is None else ThreadCpu.of(native)
+        before, self.had[ident] = self.had.get(ident, ThreadCpu(0.0, 0.0, 0)), now
+        return now.since(before)
 
     @guarded
     def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:
@@ -150,7 +159,8 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         if status in (CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT):  # Dask has forgotten what it measured
             begin, end = executing, now
         stamps = (arrived, ready, executing, begin, end, seceded, now)
-        outcome = (int(self.server.threads.get(key) or 0), disk_s, float(task.nbytes or 0), status)
+        thread = int(self.server.threads.get(key) or 0)
+        outcome = (thread, disk_s, float(task.nbytes or 0), status, *self.cpu_of_task(thread))
         self.ended[key] = (str(key), stamps, outcome)
         if len(self.ended) > CHUNK_ROWS:
             self.add_ended(next(iter(self.ended)), NAN, NAN)
@@ -277,7 +287,8 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         for key, (arrived, ready, executing, seceded) in self.open.items():
             if key in threads:  # it still runs: its row has no end
                 stamps = (arrived, ready, executing, executing, NAN, seceded, NAN, NAN, NAN)
-                self.store.logs["tasks"].add(str(key), *stamps, threads[key], 0.0, NAN, "unfinished")
+                outcome = (threads[key], 0.0, NAN, "unfinished", NAN, NAN, NAN)
+                self.store.logs["tasks"].add(str(key), *stamps, *outcome)
         for stack, seconds in self.profile():
             self.store.logs["profile"].add(json.dumps(stack), seconds)
 

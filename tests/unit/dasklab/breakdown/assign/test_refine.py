@@ -162,6 +162,16 @@ def test_a_failed_attempt_is_divided_by_what_its_process_used() -> None:
     assert unknown[UNMETERED] == pytest.approx(8.0)
 
 
+def test_a_failed_attempt_computed_what_its_thread_had_of_a_cpu() -> None:
+    """The process's samples would say 1.6 s, and those that succeeded half of their time."""
+    rows = [task(f"spin-{n}", "worker-1", 1, 4.0 * n, 4.0 * n + 4.0, decided=0.0) for n in (0, 1)]
+    rows[0] |= {"status": "error", "cpu_s": 3.0}
+    half = [metric("thread-cpu", 2.0), metric("thread-noncpu", 2.0)]
+    for metrics, of_other_s in ((half, 2.0), ([], 4.0)):
+        repeat = make_repeat(rows, threads=ONE, tables={"metrics": metrics, "cpu": cpu(2.0, 0.0)})
+        assert seconds(break_down(repeat))[COMPUTE] == pytest.approx(3.0 + of_other_s)
+
+
 def test_a_shuffle_waits_for_its_own_exchange() -> None:
     failed = task("shuffle-transfer-1", "worker-1", 1, 1.0, 9.0, decided=0.9) | {"status": "error"}
     found = seconds(break_down(make_repeat([failed], threads=ONE, tables={"cpu": cpu(2.0, 0.0)})))
