@@ -18,7 +18,6 @@ from dasklab.records.assemble import UNFINISHED
 from dasklab.records.recorder.scheduler import LOST_ATTEMPT, NOT_LOST
 from dasklab.records.recorder.worker import CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT
 
-CLOCK_S = 1e-4  # a task waits only after it started
 UNMETERED = (UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT, "error")
 """Dask meters only what succeeds; the recorder meters threads."""
 
@@ -83,9 +82,12 @@ def gather_evidence(
 
 
 def _waiting_task(waits: pd.DataFrame, tasks: pd.DataFrame, keys: pd.Index[str]) -> Codes:
-    """Return for each wait the row of the task: the last one of that key that had started."""
+    """Return for each wait the row of the task: the last one of that key that had started by the wait's end.
+
+    A task's start by its worker's clock may lie a little after the wait that it began with.
+    """
     key, wait_key = positions(keys, tasks.key), positions(keys, waits.key)
-    started = last_before(key, floats(tasks.start_s), wait_key, floats(waits.start_s) + CLOCK_S)
+    started = last_before(key, floats(tasks.start_s), wait_key, floats(waits.stop_s))
     return np.where(wait_key == NONE, NONE, started)
 
 

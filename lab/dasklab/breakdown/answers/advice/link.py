@@ -45,12 +45,18 @@ def _slow_data(repeat: Repeat) -> str:
 
 
 def _slow_graphs(repeat: Repeat) -> str:
-    """Look at large graphs; those that were under way together shared the client's link."""
+    """Look at the time for which large graphs were under way, and at all graphs that shared the link then."""
     columns = np.array([(g.sent, g.received, g.nbytes) for g in repeat.graphs], float).reshape(-1, 3)
-    departure, arrival, nbytes = columns[columns[:, 2] >= LEAST_BYTES].T
-    busy = busy_s(repeat, departure, arrival)
-    seconds = _together_s(departure, np.maximum(departure, arrival - busy))
-    return _slow("graphs", float(nbytes.sum()) / max(1e-9, seconds)) if len(nbytes) else ""
+    departure, arrival, nbytes = columns.T
+    arrival = np.maximum(departure, arrival - busy_s(repeat, departure, arrival))
+    large = nbytes >= LEAST_BYTES
+    if not large.any():
+        return ""
+    same_link = np.zeros(len(nbytes), np.int64)
+    moved = IntervalSets(same_link[large], departure[large], arrival[large])
+    share = np.nan_to_num(moved.within(same_link, departure, arrival) / np.maximum(arrival - departure, 1e-9))
+    seconds = float((moved.stop - moved.start).sum())
+    return _slow("graphs", float((nbytes * np.clip(share, large, 1.0)).sum()) / max(1e-9, seconds))
 
 
 def _together_s(start: Floats, stop: Floats) -> float:

@@ -608,6 +608,14 @@ def test_a_slow_link_shows_in_graphs(received: float) -> None:
     assert ("slow link" in titles(case)) == (received > 2)
 
 
+def test_small_graphs_that_share_the_link_with_large_ones_count() -> None:
+    """Of 4 MB within 2 s, half are in graphs that alone would have no rate; a later one is on its own."""
+    graphs = [graph(size, received=2.1) for size in (2e6, 5e5, 5e5, 5e5, 5e5)]
+    case = below("slow link", fetches=[], graphs=[*graphs, graph(5e5, received=9.0) | {"sent_s": 5.0}])
+    slow = next(piece for piece in advise(case) if piece.rule.title == "slow link")
+    assert "graphs moved at 16 Mbit/s" in slow.symptom.sentence
+
+
 @pytest.mark.parametrize(("delay", "count", "slow"), [(0.02, 20, True), (0.001, 20, False), (0.02, 5, False)])
 def test_a_slow_link_shows_in_the_fastest_of_many_messages(delay: float, count: int, slow: bool) -> None:
     rows = [

@@ -83,6 +83,18 @@ IDLE = [metric("thread-cpu", 2.0), metric("thread-noncpu", 6.0)]  # of 8 s three
 
 CASES: dict[str, tuple[Repeat, dict[Cause, float]]] = {
     "a lock": (one_task({"waits": [wait(2, 5, "Lock")]}), {LOCK: 3.0}),
+    "a lock, for which it waited before it had started, by its clock": (
+        one_task({"waits": [wait(0.999, 5, "Lock")]}),
+        {LOCK: 4.0},
+    ),
+    "a lock, in a first attempt": (
+        make_repeat(
+            [task("spin-1", "worker-1", 1, start, stop) for start, stop in ((0.5, 5.0), (5.5, 9.0))],
+            threads=ONE,
+            tables={"waits": [wait(2, 5, "Lock")]},
+        ),
+        {LOCK: 3.0},
+    ),
     "tasks of its own": (one_task({"waits": [wait(2, 5, "Client")]}), {NESTED: 3.0}),
     "garbage": (one_task({"pauses": [{"node": "worker-1", "start_s": 8.0, "stop_s": 9.5}]}), {GARBAGE: 1.0}),
     "garbage, collected by a process that had no CPU": (
