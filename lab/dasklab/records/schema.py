@@ -167,8 +167,8 @@ TABLES: dict[str, dict[str, str]] = {
         "reason": "blocked (an event loop ran without waiting for 0.05 s), waiting (a task used no CPU),"
         " held (nobody else could use the interpreter)",
         "key": "the task that the thread ran; empty for an event loop",
-        "activity": "import, lock (of the process), sizeof, unpickle, deserialise, pickle, serialise, "
-        "or empty",
+        "activity": "import, lock (of the process), sizeof, spill, unpickle, deserialise, pickle,"
+        " serialise, or empty",
         "name": "package that is imported, or class of the lock; empty with code=False",
         "stack": "its 12 innermost frames, the outermost first: name (file:line)",
     },

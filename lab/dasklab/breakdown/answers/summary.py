@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from dasklab.breakdown.answers.bottlenecks.bottlenecks import bottlenecks
 from dasklab.breakdown.answers.bottlenecks.uncertainty import uncertainties_s
+from dasklab.breakdown.answers.facts.activities import lag_activity
 from dasklab.breakdown.answers.graphs import GraphTimes, graph_times
 from dasklab.breakdown.answers.invariants import Violation, checked, lower_replay
 from dasklab.breakdown.answers.path.client_lines import Line, client_lines
@@ -49,6 +50,8 @@ class Summary:
         undivided: where the longest stretch of the path lies that could not be divided, of any repeat, in
             seconds since its start; empty if there is none.
         client_lines: seconds of the client's bottlenecks on the path in which each line of its program ran.
+        lag_activity: what blocked event loops for most of the worker lag on the path, as in the table stacks;
+            empty if it was several things, or is unknown.
         uncertainty_s: by how much the seconds of each bottleneck may be wrong.
     """
 
@@ -64,6 +67,7 @@ class Summary:
     violations: Sequence[Violation] = ()
     undivided: tuple[float, float] | tuple[()] = ()
     client_lines: Mapping[tuple[Bottleneck, Line], float] = field(default_factory=dict)
+    lag_activity: str = ""
     uncertainty_s: Mapping[Bottleneck, float] = field(default_factory=dict)
 
     @cached_property
@@ -101,6 +105,7 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
     undivided: list[tuple[float, float]] = []
     lines: defaultdict[tuple[Bottleneck, Line], float] = defaultdict(float)
     paths: list[Intervals] = []
+    activities: set[str] = set()
     of_repeats: list[dict[Bottleneck, float]] = []
     for repeat in repeats:
         result, violated = checked(repeat)
@@ -114,6 +119,7 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         cells = bottlenecks(repeat, result.path)
         _add(blamed, cells, 1 / len(repeats))
         paths.append(result.path)
+        activities.add(lag_activity(repeat, result.path))
         of_repeats.append(without_places(cells))
         undivided += _undivided(result.path, repeat.start)
         for cause in (USER, ANSWER, BUILD):
@@ -135,6 +141,7 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         violations=violations,
         undivided=max(undivided, key=lambda ends: ends[1] - ends[0], default=()),
         client_lines=lines,
+        lag_activity=activities.pop() if len(activities) == 1 else "",
         uncertainty_s=uncertainties_s(repeats, paths, of_repeats),
     )
 

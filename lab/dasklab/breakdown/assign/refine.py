@@ -148,6 +148,15 @@ def _starved(repeat: Repeat, intervals: Intervals) -> Floats:
     return np.where(intervals.is_cause(COMPUTE), of_tasks, waited)
 
 
+def _converting(repeat: Repeat, intervals: Intervals) -> Floats:
+    """Time for which the event loop of a worker was busy with data that it received or sent."""
+    ends, busy = (intervals.place, intervals.start, intervals.stop), repeat.busy
+    seconds = repeat.converting.within(*ends)
+    if not seconds.any():
+        return seconds
+    return seconds + busy.within(*ends) - busy.union(repeat.converting).within(*ends)
+
+
 def _interpreter(repeat: Repeat, intervals: Intervals) -> Floats:
     return _without_cpu(repeat, intervals, repeat.evidence.shares.interpreter)
 
@@ -210,6 +219,7 @@ DIVISIONS = (
     Division(NESTED, (COMPUTE,), _nested),
     Division(GARBAGE, AT_NODES, _collections),
     Division(STARVED, (*AT_NODES, PLAN, *OF_CLIENT, *OF_CLIENTS_LOOP), _starved),
+    Division(SERIALISE, (LAG,), _converting),
     Division(INTERPRETER, (COMPUTE,), _interpreter),
     Division(SHUFFLE, (COMPUTE,), _shuffle),
     Division(EXTERNAL, (COMPUTE,), _external),

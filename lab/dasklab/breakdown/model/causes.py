@@ -151,7 +151,8 @@ COMPUTE = _register(
 SERIALISE = _register(
     "serialise", Group.DATA, Kind.WAITING, BUSY_PEERS,
     "serialising and deserialising data",
-    "Either end of a transfer that the next task waits for converts or compresses the data.",
+    "Either end of a transfer that the next task waits for converts or compresses the data; or the task "
+    "waits for its worker's event loop, which does so for another transfer.",
 )  # fmt: skip
 PEER = _register(
     "peer", Group.DATA, Kind.WAITING, BUSY_PEERS,

@@ -42,6 +42,14 @@ class IntervalSets:
         stays = number[self.member] >= 0 if len(number) else np.zeros(len(self.member), bool)
         return IntervalSets(number[self.member[stays]], self.start[stays], self.stop[stays])
 
+    def union(self, other: IntervalSets) -> IntervalSets:
+        """Return what either covers, of each member."""
+        return IntervalSets(
+            np.concatenate([self.member, other.member]),
+            np.concatenate([self.start, other.start]),
+            np.concatenate([self.stop, other.stop]),
+        )
+
     def around(self, member: Codes, time: Floats) -> tuple[Floats, Floats]:
         """Return the ends of the interval around each moment; the moment itself where there is none."""
         if not len(self._axis_start):

@@ -340,6 +340,16 @@ class Repeat:
         long = (busy.member == node) & (busy.stop - busy.start >= least_s)
         return IntervalSets(busy.member[long], busy.start[long], busy.stop[long])
 
+    @cached_property
+    def converting(self) -> IntervalSets:
+        """When each worker serialised data that it sent, or deserialised data that it received."""
+        fetches = self.fetches
+        return IntervalSets(
+            np.concatenate([fetches.sender, fetches.receiver]),
+            np.concatenate([fetches.serve_start, fetches.stop - fetches.deserialise_s]),
+            np.concatenate([fetches.serve_start + fetches.serialise_s, fetches.stop]),
+        )
+
     def busy_s(self, name: str) -> float:
         """How long the event loop of a process was busy during the repeat."""
         node = np.array([self.node(name)])

@@ -8,18 +8,11 @@ from dasklab.breakdown.answers.advice.rules import process
 from dasklab.breakdown.answers.facts.activities import SampledActivity, activities
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.sentence import Sentence
+from dasklab.breakdown.show.wording import ACTIVITIES
 from dasklab.terminal import counted, enumerated
 
 TOPIC = "stacks"
 MAX_SENTENCES, MOST_NAMES = 3, 3
-WORDS = {
-    "import": "importing",
-    "sizeof": "measuring the size of a result (`__sizeof__`)",
-    "unpickle": "unpickling",
-    "deserialise": "deserialising",
-    "pickle": "pickling",
-    "serialise": "serialising",
-}
 
 
 def activity_sentences(repeat: Repeat) -> Iterator[Sentence]:
@@ -54,7 +47,7 @@ def sentence(alike: Sequence[SampledActivity]) -> str:
 
 def what(activity: SampledActivity) -> str:
     """Return what was done as the object of a sentence, such as ``importing pandas``."""
-    word = WORDS.get(activity.activity, "")
+    word = ACTIVITIES.get(activity.activity, "")
     if not word:
         return activity.code
     package = f" {activity.name}" if activity.name else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dasklab.breakdown.answers.bandwidth import BandwidthEstimate
@@ -16,6 +17,7 @@ from dasklab.breakdown.model.causes import (
     LINK,
     NOT_DIVIDED,
     UNDIVIDED,
+    WORKER_LAG,
     Bottleneck,
     Cause,
     Group,
@@ -33,6 +35,17 @@ NEARLY_ALL = 0.95  # of the seconds that could not be divided: then one stretch 
 MAX_NAMED_LINES = 3
 MOST_CODE = 50  # characters of a line of code in a table
 CELL = re.compile(r"In\[(\d+)\]")  # as ``records.user_lines`` names the cell of a notebook
+ACTIVITIES = {
+    "import": "importing",
+    "sizeof": "measuring the size of a result (`__sizeof__`)",
+    "spill": "spilling to disk",
+    "unpickle": "unpickling",
+    "deserialise": "deserialising",
+    "pickle": "pickling",
+    "serialise": "serialising",
+}
+"""What sampled stacks show, by the words of the table ``stacks``, as the object of a sentence."""
+
 LEAST_S = 0.0005  # shorter times are not named in a table
 LONG_CPU_WAIT = 0.1  # share of the makespan from which on waiting for a CPU is reported
 Row = tuple[str, ...]
@@ -69,11 +82,19 @@ def _path(summary: Summary, digits: int) -> str:
     least_s = LEAST_SHARE * summary.makespan_s
     largest = [row for row in summary.ranked()[:MAX_SENTENCE_PARTS] if row[2] > least_s]
     parts = [
-        bottleneck(_with_places(summary, row, digits), digits) + _details(summary, row[0], digits)
+        bottleneck(_with_activity(summary, _with_places(summary, row, digits)), digits)
+        + _details(summary, row[0], digits)
         for row in largest
     ]
     equals = sum(row in largest for row in summary.first())
     return f" On the critical path: {', '.join(with_equals(parts, equals))}." if parts else ""
+
+
+def _with_activity(summary: Summary, row: tuple[Bottleneck, str, float]) -> tuple[Bottleneck, str, float]:
+    """Say what worker lag was, if it is known: ``worker lag from unpickling``."""
+    name, place, seconds = row
+    doing = ACTIVITIES.get(summary.lag_activity, "") if name is WORKER_LAG else ""
+    return (replace(name, title=f"{name.title} from {doing}") if doing else name), place, seconds
 
 
 def _with_places(

@@ -47,6 +47,7 @@ MAX_DEPTH = 200
 IMPORTING = "<frozen importlib"
 BY_VALUE = "<dynamic-code>"  # how cloudpickle names the file, from 3.1.3 on
 SERIALISERS = ("distributed", "pickle", "cloudpickle")
+DISK_OF_RESULTS = "Slow"  # the part of distributed's SpillBuffer that is on disk
 PICKLES = ("distributed.protocol.pickle", "pickle", "cloudpickle")
 ENTERS_BLOCK = {"BEFORE_WITH", "SETUP_WITH"}  # bytecode that calls __enter__
 ACQUIRES = ("acquire", "__enter__")
@@ -67,7 +68,7 @@ class WatchedProcess(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """What a stack shows: ``import``, ``lock``, ``sizeof``, ``unpickle``, ... or nothing that has a word.
+    """What a stack shows: ``import``, ``lock``, ``sizeof``, ``spill``, ... or nothing that has a word.
 
     Attributes:
         name: what is imported, or the class of the lock; the user's.
@@ -276,11 +277,19 @@ def activity_of(frames: Sequence[FrameType], waits: bool = False) -> Activity:
         return Activity("import", name.partition(".")[0] if type(name) is str else "")
     if any(frame.f_code.co_name in ("sizeof", "safe_sizeof", "__sizeof__") for frame in frames):
         return Activity("sizeof")
+    if any(_is_spilling(frame) for frame in frames):
+        return Activity("spill")
     return Activity(next(filter(None, map(_conversion, frames)), ""))
 
 
 def _is_import(frame: FrameType) -> bool:
     return frame.f_code.co_name == "_find_and_load" and frame.f_code.co_filename.startswith(IMPORTING)
+
+
+def _is_spilling(frame: FrameType) -> bool:
+    """Return whether a frame writes a result to disk, reads it back, or deletes it there."""
+    is_dasks = _module(frame) == "distributed.spill"
+    return is_dasks and type(frame.f_locals.get("self")).__name__ == DISK_OF_RESULTS
 
 
 def _lock(frames: Sequence[FrameType]) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import threading
 from itertools import pairwise
+from pathlib import Path
 
 from dasklab.breakdown.answers.facts.activities import own_code
 from dasklab.records.recorder.stacks import (
@@ -13,8 +15,10 @@ from dasklab.records.recorder.stacks import (
     MOST_A_MINUTE,
     Budget,
     activity_of,
+    own_frames,
     stack_texts,
 )
+from distributed.spill import SpillBuffer
 
 
 def test_samples_of_a_minute_are_limited_and_become_rarer() -> None:
@@ -58,3 +62,25 @@ def test_code_that_came_by_value_is_named_by_its_module() -> None:
     text = stack_texts([names["harmless"]()])
     assert text == ["harmless (dasklab/records/recorder/base.py:2)"]
     assert own_code(["train (/me/model.py:3)", *text]) == "train (model.py)"
+
+
+class Looking:
+    """What looks at the stack while it is pickled."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        SEEN.append(activity_of([*own_frames(sys._getframe())]).word)
+        return int, (1,)
+
+
+SEEN: list[str] = []
+
+
+def test_what_is_written_to_disk_is_spilled_and_what_is_only_pickled_is_not(tmp_path: Path) -> None:
+    SEEN.clear()
+    results = SpillBuffer(str(tmp_path), target=100)
+    results["a"] = [Looking(), *range(1000)]
+    assert "a" in results.disk
+    assert set(SEEN) == {"spill"}
+    SEEN.clear()
+    pickle.dumps(Looking())
+    assert set(SEEN) <= {"", "pickle"}

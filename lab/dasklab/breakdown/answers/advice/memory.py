@@ -7,7 +7,7 @@ import numpy as np
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.facts.facts import largest_results
-from dasklab.breakdown.model.causes import DISK, PAUSED
+from dasklab.breakdown.model.causes import DISK, LAG, PAUSED
 from dasklab.terminal import data_size
 
 SATURATION = "scheduler.worker-saturation"
@@ -23,8 +23,12 @@ def _largest(case: Measurements) -> str:
 
 
 def _spilling(case: Measurements) -> Symptom | None:
-    """Look at spilled bytes: Dask reports storing a result as time of a disk, spilled or not."""
-    seconds = max(case.path_s(DISK), case.thread_s(DISK))
+    """Look at spilled bytes: Dask reports storing a result as time of a disk, spilled or not.
+
+    What is spilled between tasks keeps the event loop from handling their ends, or from starting others.
+    """
+    of_loops = (LAG,) if case.summary.lag_activity == "spill" else ()
+    seconds = max(case.path_s(DISK, *of_loops), case.thread_s(DISK, *of_loops))
     nbytes = case.facts.spilled_bytes
     if not seconds or not nbytes:
         return None

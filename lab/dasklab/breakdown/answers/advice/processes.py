@@ -114,7 +114,7 @@ def _collected(case: Measurements) -> Symptom:
 
 def _held_by_tasks(case: Measurements) -> Symptom | None:
     blocked = _blocked(case)
-    if blocked is None or not blocked[2] or _converting_s(case, blocked[1]) > blocked[0] / 2:
+    if blocked is None or not blocked[2]:
         return None
     if (some := _activity(case)) is not None and some.activity in (*NAMED, "unpickle"):
         return None
@@ -156,27 +156,12 @@ def _activity(case: Measurements) -> SampledActivity | None:
     return next(own, None)
 
 
-def _blocked_by_unpickling(case: Measurements) -> Symptom | None:
-    blocked = _blocked(case)
-    if blocked is None or _converting_s(case, blocked[1]) <= blocked[0] / 2:
-        return None
-    seconds, worker, _ = blocked
-    converting_s = _converting_s(case, worker)
-    return Symptom(
-        min(seconds, converting_s),
-        f"The run waited {seconds:.1f} s {case.length} for the blocked event loop of {worker}, which"
-        f" serialised and deserialised data for {converting_s:.1f} s",
-    )
-
-
 def _blocked_otherwise(case: Measurements) -> Symptom | None:
     """Name the place. What is written to disk is written in the event loop, and has a rule of its own."""
     blocked = _blocked(case)
     if blocked is None or blocked[2] or case.facts.spilled_bytes:
         return None
     if (some := _activity(case)) is not None and some.activity in NAMED:
-        return None
-    if _converting_s(case, blocked[1]) > blocked[0] / 2:
         return None
     seconds, worker, _ = blocked
     return Symptom(
@@ -193,13 +178,6 @@ def _blocked(case: Measurements) -> tuple[float, str, str] | None:
         return None
     blocked_s, kind = running_while_blocked(case.repeat, place, BLOCKED_S)
     return min(case.summary.bottlenecks[WORKER_LAG, place], blocked_s), place, kind
-
-
-def _converting_s(case: Measurements, worker: str) -> float:
-    """Return for how long a worker serialised and deserialised data of others."""
-    fetches, node = case.repeat.fetches, case.repeat.node(worker)
-    received_s = fetches.deserialise_s[fetches.receiver == node].sum()
-    return float(received_s + fetches.serialise_s[fetches.sender == node].sum())
 
 
 RULES = (
@@ -239,11 +217,6 @@ RULES = (
         "tasks that block the event loop", f"{BLOCKED_S} s at a time",
         "If they keep the interpreter: libraries that release it, or more processes with fewer threads.",
         pages.THREADS_OR_PROCESSES, _held_by_tasks, (WORKER_LAG,),
-    ),
-    AdviceRule(
-        "slow unpickling", f"{BLOCKED_S} s at a time",
-        "Pass arrays or data frames between tasks instead of objects that unpickle slowly.",
-        pages.SERIALIZATION, _blocked_by_unpickling, (WORKER_LAG,),
     ),
     AdviceRule(
         "imports in the event loop", f"{BLOCKED_S} s at a time",

@@ -13,7 +13,9 @@ import pandas as pd
 from dask.utils import key_split
 from pydantic import Field
 
+from dasklab.breakdown.model.causes import LAG
 from dasklab.breakdown.model.evidence import StackSample
+from dasklab.breakdown.model.intervals import Intervals
 from dasklab.breakdown.model.repeat import Repeat
 
 MOST = 0.7  # share of the samples, and of their time, from which on they agree
@@ -65,6 +67,22 @@ def activities(repeat: Repeat) -> list[SampledActivity]:
         (activity for activity in agreed if activity is not None and activity.seconds > least_s),
         key=lambda activity: -activity.seconds,
     )
+
+
+def lag_activity(repeat: Repeat, path: Intervals) -> str:
+    """Return what blocked event loops for most of the time for which the path waited for them, as a word.
+
+    Empty where it was several things, or nothing that has a word.
+    """
+    lag = path.select(path.is_cause(LAG))
+    blocked_s: defaultdict[str, float] = defaultdict(float)
+    for activity in activities(repeat):
+        if not activity.kind and activity.activity:
+            own = lag.select(lag.place == repeat.node(activity.place))
+            blocked = repeat.blocked(repeat.node(activity.place), BLOCKED_S)
+            blocked_s[activity.activity] += float(blocked.within(own.place, own.start, own.stop).sum())
+    word = max(blocked_s, key=blocked_s.__getitem__, default="")
+    return word if word and blocked_s[word] > MOST * float(lag.seconds.sum()) else ""
 
 
 def _typical_lengths(repeat: Repeat) -> dict[str, float]:

@@ -26,6 +26,7 @@ from dasklab.breakdown.model.causes import (
     GATHER,
     GIL,
     HOLDING,
+    LAG,
     LINK,
     LOCK,
     LOGIC,
@@ -157,7 +158,6 @@ OVERLAP = [task(f"overlap-{n}", "worker-1", 1, n / 200, (n + 1) / 200) for n in 
 OPENING = ("study.py", 7, "data = xr.open_mfdataset(files)")
 BLOCKED = {"worker-1": [(1.0, 5.0), (7.0, 7.05)]}
 PARSE = [task("parse-1", "worker-1", 1, 1.0, 6.0)]
-UNPICKLED = [fetch("worker-1", "worker-2", 1.0, 5.0, ["add-0"], deserialise_s=3.9)]
 GATHERING = {"calls": [{"kind": "gather", "start_s": 6.0, "stop_s": 9.0}]}
 CPU_USE = [
     {"node": "worker-1", "time_s": t, "cpu_s": 2 * t, "waiting_s": 2 * t, "loop_waiting_s": 0.0}
@@ -239,10 +239,6 @@ EXAMPLES = {
     "tasks that block the event loop": Example(
         "The run waited 3.0 s of 10.0 s for the blocked event loop of worker-1, most of it while parse ran",
         bottleneck=(WORKER_LAG, "worker-1"), tasks=PARSE, busy=BLOCKED,
-    ),
-    "slow unpickling": Example(
-        "loop of worker-1, which serialised and deserialised data for 3.9 s",
-        bottleneck=(WORKER_LAG, "worker-1"), fetches=UNPICKLED, busy=BLOCKED,
     ),
     "imports in the event loop": Example(
         "for the blocked event loop of worker-1, most of it by importing pandas",
@@ -543,7 +539,6 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("tasks that block the event loop", "short"): lambda: below(
         "tasks that block the event loop", busy={"worker-1": [(n / 10, n / 10 + 0.02) for n in range(90)]}
     ),
-    ("slow unpickling", "a task"): lambda: below("tasks that block the event loop"),
     ("imports in the event loop", "__sizeof__"): lambda: below("slow __sizeof__"),
     ("slow __sizeof__", "an import"): lambda: below("imports in the event loop"),
     ("blocked event loops", "an import"): lambda: below("imports in the event loop"),
@@ -552,7 +547,6 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ),
     ("blocked event loops", "a task"): lambda: below("tasks that block the event loop"),
     ("blocked event loops", "spilling"): lambda: below("blocked event loops", facts=Facts(spilled_bytes=1e9)),
-    ("blocked event loops", "unpickling"): lambda: below("slow unpickling"),
     ("spilling", "nothing spilled"): lambda: below("spilling", facts=Facts()),
     ("queuing is off", "on"): lambda: below(
         "queuing is off", facts=Facts(settings={"scheduler.worker-saturation": "1.1"})
@@ -606,6 +600,15 @@ def test_a_scatter_over_a_slow_link_states_its_rate() -> None:
 def test_a_slow_link_shows_in_graphs(received: float) -> None:
     case = below("slow link", fetches=[], graphs=[graph(5e6, received=received)])
     assert ("slow link" in titles(case)) == (received > 2)
+
+
+@pytest.mark.parametrize(("activity", "seconds"), [("spill", 3.0), ("import", 2.0)])
+def test_loops_that_are_blocked_by_spilling_count_for_its_advice(activity: str, seconds: float) -> None:
+    case = below("spilling")
+    path = {(DISK, "worker-1"): 2.0, (LAG, "worker-1"): 1.0}
+    case = replace(case, summary=replace(case.summary, breakdown=path, path=path, lag_activity=activity))
+    spilling = next(piece for piece in advise(case) if piece.rule.title == "spilling")
+    assert spilling.seconds == pytest.approx(seconds)
 
 
 def test_small_graphs_that_share_the_link_with_large_ones_count() -> None:

@@ -26,6 +26,7 @@ from dasklab.breakdown.model.causes import (
     LOCK,
     NESTED,
     PAUSED,
+    SERIALISE,
     SHUFFLE,
     STARVED,
     UNMETERED,
@@ -39,7 +40,7 @@ from dasklab.breakdown.show.changes import change_sentences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.dasklab.breakdown.timelines import Row, make_repeat, random_repeat, task
+from tests.unit.dasklab.breakdown.timelines import Row, fetch, make_repeat, random_repeat, task
 
 ONE = {"worker-1": 1}
 
@@ -143,6 +144,18 @@ CASES: dict[str, tuple[Repeat, dict[Cause, float]]] = {
         {LOCK: 6.0},
     ),
 }
+
+
+def test_lag_while_the_loop_converts_data_of_another_transfer_is_converting() -> None:
+    """The task could run at 1 s, and did at 8 s; its worker deserialised for 4 s, busy for 3 of them."""
+    row = task("f-1", "worker-1", 1, 8.0, 9.0, decided=0.5, arrived=0.9, ready=1.0, executing=8.0)
+    brought = fetch("worker-1", "worker-2", 1.5, 6.0, ["g-1"], deserialise_s=4.0)
+    repeat = make_repeat([row], [brought], busy={"worker-1": [(3.0, 6.5)]})
+    found = seconds(critical_path(repeat))
+    assert found[SERIALISE] == pytest.approx(3.0)
+    assert found[LAG] == pytest.approx(4.1)
+    elsewhere = replace(repeat, fetches=replace(repeat.fetches, receiver=repeat.fetches.sender))
+    assert SERIALISE not in seconds(critical_path(elsewhere))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -19,6 +19,7 @@ from dasklab.breakdown.model.causes import (
     NOT_DIVIDED,
     UNDIVIDED,
     USER_CODE,
+    WORKER_LAG,
     Bottleneck,
 )
 from dasklab.breakdown.prepare.common_clock import Delay, clocks_by_packets
@@ -45,6 +46,20 @@ def test_first_bottleneck_is_named_alone_only_if_it_is_certainly_the_largest(
     summary = replace(NEW, uncertainty_s=uncertainty_s)
     assert words in wording.paragraph(summary)
     assert len(summary.first()) == 1 + ("too close" in words)
+
+
+@pytest.mark.parametrize(
+    ("activity", "words"),
+    [
+        ("spill", "3.70 s worker lag from spilling to disk (worker-1)."),
+        ("import", "3.70 s worker lag from importing (worker-1)."),
+        ("", "3.70 s worker lag (worker-1)."),
+    ],
+)
+def test_worker_lag_is_named_by_what_blocked_the_loops(activity: str, words: str) -> None:
+    cells = {(COMPUTING, "worker-1"): 4.0, (WORKER_LAG, "worker-1"): 3.7}
+    text = wording.paragraph(replace(NEW, bottlenecks=cells, lag_activity=activity))
+    assert f"4.00 s computing (worker-1), {words}" in text
 
 
 def test_network_that_costs_nothing_is_one_clause() -> None:

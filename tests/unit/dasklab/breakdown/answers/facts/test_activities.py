@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dasklab.breakdown.answers.facts.activities import activities, own_code
+from dasklab.breakdown.answers.facts.activities import activities, lag_activity, own_code
+from dasklab.breakdown.answers.path.critical_path import critical_path
+from dasklab.breakdown.model.causes import LAG
 from dasklab.breakdown.model.repeat import Repeat
 from dasklab.breakdown.show.activities import activity_sentences
 from dasklab.breakdown.show.why import of_stacks
@@ -28,6 +30,29 @@ def repeat_of(*groups: list[Row], length: float = 2.0) -> Repeat:
     tasks = [task(f"write-{n}", "worker-1", n, 1.0, 1.0 + length) for n in range(2)]
     rows = [row for group in groups for row in group]
     return make_repeat(tasks, tables={"stacks": rows}, threads={"worker-1": 2, "worker-2": 2})
+
+
+@pytest.mark.parametrize(
+    ("groups", "busy", "word"),
+    [
+        ([samples(9, "spill")], (1.0, 7.0), "spill"),
+        ([samples(9, "spill")], (1.0, 4.0), ""),
+        ([samples(9, "spill", node="worker-2")], (1.0, 7.0), ""),
+        ([samples(5, "spill"), samples(5, "import", first=3.0)], (1.0, 7.0), ""),
+        ([samples(9)], (1.0, 7.0), ""),
+    ],
+    ids=["all the time", "half of the time", "elsewhere", "several things", "without a word"],
+)
+def test_what_blocked_the_loop_that_the_path_waited_for(
+    groups: list[list[Row]], busy: tuple[float, float], word: str
+) -> None:
+    """The task could run at 1 s, and ran at 7 s."""
+    row = task("f-1", "worker-1", 1, 7.0, 9.0, decided=0.5, arrived=0.9, ready=1.0, executing=7.0)
+    rows = [row for group in groups for row in group]
+    repeat = make_repeat([row], busy={"worker-1": [busy]}, tables={"stacks": rows})
+    path = critical_path(repeat)
+    assert path.seconds[path.is_cause(LAG)].sum() == pytest.approx(6.0, abs=0.2)
+    assert lag_activity(repeat, path) == word
 
 
 WAITING = {"reason": "waiting", "key": "write-1"}
