@@ -136,7 +136,8 @@ def _tables(processes: Processes, record: Record, repeat: RecordedRepeat) -> dic
         "lines": _seconds(_during(client["lines"], repeat), "start", "stop"),
         "busy": _of_all(joined, "busy", scheduler, client, start="start_s", stop="stop_s", late="late_s"),
         "cpu": _of_all(joined, "cpu", scheduler, client, time="time_s", cpu="cpu_s", waiting="waiting_s",
-                       loop_waiting="loop_waiting_s", memory="memory_bytes", loop_cpu="loop_cpu_s"),
+                       loop_waiting="loop_waiting_s", memory="memory_bytes", loop_cpu="loop_cpu_s",
+                       held="held_s"),
         "pauses": _of_all(joined, "pauses", scheduler, client, start="start_s", stop="stop_s"),
         "stacks": _of_all(joined, "stacks", scheduler, client, time="time_s").assign(
             stack=lambda rows: rows["stack"].map(json.loads)

@@ -25,7 +25,7 @@ from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.process import CPU, NAN, ThreadCpu, resident_bytes
-from dasklab.records.recorder.stacks import WatchedProcess, watch_stacks
+from dasklab.records.recorder.stacks import InterpreterUse, WatchedProcess, watch_stacks
 from dasklab.records.recorder.store import Store
 from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
 
@@ -69,7 +69,9 @@ class ClientRecorder:
         for name, kind in AWAITED.items():
             self._replace(name, partial(self._awaited, kind))
         self.undo.append(watch_loop(self.client.loop, self.store.logs["busy"]))
-        self.undo.append(watch_stacks(WatchedProcess(self.store, self.client.loop)))
+        self.interpreter = InterpreterUse()
+        watched = WatchedProcess(self.store, self.client.loop, interpreter=self.interpreter)
+        self.undo.append(watch_stacks(watched))
         if lines:
             self.undo.append(LineRecorder(self.program, self.store).stop)
         self.undo.append(self._sample_cpu)
@@ -194,6 +196,7 @@ class ClientRecorder:
             loop.waited_s,
             resident_bytes(),
             loop.ran_s,
+            self.interpreter.held_s,
         )
         self.store.logs["cpu"].add(*row)
 

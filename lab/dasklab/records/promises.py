@@ -21,7 +21,7 @@ DURATIONS = {
     "graphs": ("materialise_s", "order_s", "state_s"),
     "fetches": ("deserialise_s", "serialise_s"),
     "busy": ("late_s",),
-    "cpu": ("cpu_s", "waiting_s", "loop_waiting_s", "loop_cpu_s"),
+    "cpu": ("cpu_s", "waiting_s", "loop_waiting_s", "loop_cpu_s", "held_s"),
     "load": ("occupancy_s",),
 }
 SIGNED = {"delays": ("delay_s",)}

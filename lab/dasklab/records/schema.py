@@ -152,6 +152,8 @@ TABLES: dict[str, dict[str, str]] = {
         "loop_waiting_s": "seconds for which the thread of its event loop has waited for a CPU",
         "memory_bytes": "resident memory",
         "loop_cpu_s": "seconds of CPU that the thread of its event loop has had",
+        "held_s": "seconds for which its threads have held Python's interpreter: all of the time before each"
+        " of ten looks a second that had to wait for it; null where the system does not say it",
     },
     "pauses": REPEAT
     | {

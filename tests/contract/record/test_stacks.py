@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import dasklab
+import numpy as np
 import pandas as pd
-from dask.utils import SerializableLock
+import pytest
+from dask.utils import SerializableLock, key_split
 from dasklab import records
 from dasklab.breakdown.show.activities import activity_sentences
 from dasklab.breakdown.show.explain import explain
+from dasklab.records.recorder.process import KNOWS_SLEEPS
 from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster
 
@@ -117,6 +120,31 @@ def test_c_code_that_holds_the_interpreter(cluster: LocalCluster, tmp_path: Path
     own = held[held.key == "sort"]
     assert own.seconds.sum() > 0.2
     assert own["stack"].map(lambda frames: "sort" in frames[-1]).any()
+
+
+@pytest.mark.skipif(not KNOWS_SLEEPS, reason="only Linux says how often a thread slept")
+def test_for_how_long_the_interpreter_was_held(cluster: LocalCluster, tmp_path: Path) -> None:
+    """By a task in Python; numpy releases it, and whoever sleeps does, too."""
+
+    def in_numpy(seconds: float) -> None:
+        end, numbers = time.monotonic() + seconds, np.ones(1_000_000)
+        while time.monotonic() < end:
+            np.sqrt(numbers, out=numbers)
+
+    def work(client: Client) -> None:
+        (first, *_) = client.scheduler_info()["workers"]
+        for function in (compute, in_numpy, time.sleep):
+            client.submit(function, 1.5, workers=[first], pure=False).result()
+
+    with Client(cluster) as client, dasklab.record(client, tmp_path):
+        work(client)
+    tables = records.load(tmp_path)
+    samples = tables["cpu"][tables["cpu"].node == tables["tasks"].worker.iloc[0]].sort_values("time_s")
+    held = {
+        key_split(task.key): np.ptp(np.interp((task.start_s, task.stop_s), samples.time_s, samples.held_s))
+        for task in tables["tasks"].itertuples()
+    }
+    assert held["compute"] > 0.8 > 0.5 > max(held["in_numpy"], held["sleep"])
 
 
 def test_a_slow_sizeof_blocks_the_loop(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ class CpuUse:
         waiting_s: of all its threads but the event loop's.
         loop_waiting_s: of the event loop's thread.
         loop_cpu_s: of the event loop's thread alone; NaN in records of earlier versions.
+        held_s: for how long threads held the interpreter; likewise.
 
     Only ``cpu_s`` is known where the system does not give the figures of threads; the others are NaN there.
     """
@@ -32,6 +33,7 @@ class CpuUse:
     waiting_s: Floats
     loop_waiting_s: Floats
     loop_cpu_s: Floats
+    held_s: Floats
 
     def between(self, start: Floats, stop: Floats) -> tuple[Floats, Floats, Floats]:
         """Return for the time between two moments the three figures, interpolated."""
@@ -40,6 +42,10 @@ class CpuUse:
             for total in (self.cpu_s, self.waiting_s, self.loop_waiting_s)
         )
         return cpu, waiting, loop_waiting
+
+    def held_between(self, start: Floats, stop: Floats) -> Floats:
+        """Return for how long threads held the interpreter between two moments, interpolated."""
+        return np.asarray(np.interp(stop, self.time, self.held_s) - np.interp(start, self.time, self.held_s))
 
     def loop_between(self, start: Floats, stop: Floats) -> Floats:
         """Return the CPU time of the event loop between two moments, interpolated."""

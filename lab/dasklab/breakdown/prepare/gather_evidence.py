@@ -137,6 +137,7 @@ def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
             _rising(rows.waiting_s - rows.loop_waiting_s),
             _rising(rows.loop_waiting_s),
             _rising(rows.loop_cpu_s),
+            _rising(rows.held_s),
         )
         for name, rows in samples.sort_values("time_s").groupby("node")
         if name in nodes
@@ -163,6 +164,9 @@ def _spans(
         start=start,
         stop=stop,
         explained_s=sum(explained, np.zeros(len(tasks))),
+        cpu_s=floats(tasks.cpu_s),
+        waited_s=floats(tasks.cpu_waiting_s),
+        turns=floats(tasks.cpu_turns),
     )
 
 

@@ -25,6 +25,7 @@ KEPT = 0.2  # share of the time of tasks: timers alone keep an event loop from r
 BLOCKED_S = 0.02  # an event loop that is busy for less was not blocked
 ALONE = 1.1  # tasks of a process at once, in the mean: each mostly ran alone
 ALWAYS = 0.8  # of the time of tasks, and of that for which their event loop was blocked
+POLL_S = 0.005  # for how long a thread sleeps at most that waits for the interpreter
 LEAST_METERED_S = 0.5  # of the time of tasks: the samples do not show what less of it was
 
 
@@ -36,6 +37,8 @@ class Spans:
         worker: codes of nodes.
         kind: what each computes, as a number.
         explained_s: for how long it waited for locks or tasks of its own.
+        cpu_s, waited_s, turns: for how long its thread ran and waited for a CPU, and how often it was put on
+            one; NaN in records of earlier versions.
     """
 
     worker: Codes
@@ -43,6 +46,9 @@ class Spans:
     start: Floats
     stop: Floats
     explained_s: Floats
+    cpu_s: Floats
+    waited_s: Floats
+    turns: Floats
 
     @property
     def seconds(self) -> Floats:
@@ -131,6 +137,10 @@ class _Process:
         starved = 1.0 if starved > MOSTLY else starved
         rest_s = (1 - starved) * idle_s
         is_kept = kept_s > max(MOSTLY * rest_s, KEPT * seconds) or self._is_blocked(start, stop)
+        if (is_kept or at_once > ALONE) and self._polls(rows, at_once):
+            result.starved[rows] = min(1.0, self._holder_starved_s(rows, at_once, process_s) / idle_s)
+            result.interpreter[rows] = 1 - result.starved[rows]
+            return
         if at_once < ALONE and starved > LITTLE:  # nobody but the event loop could hold the interpreter
             is_kept = False
         # who holds the interpreter may wait for a CPU meanwhile
@@ -144,6 +154,37 @@ class _Process:
             result.interpreter[rows] = 1 - starved
         elif np.isnan(waiting_s) or (starved > LITTLE and own_s > COMPUTES * seconds):
             result.unknown[rows] = 1 - starved
+
+    def _slept_s(self, rows: Codes) -> float:
+        """Return for how long the threads of some tasks were asleep, for no known reason; NaN if unknown."""
+        tasks = self.tasks
+        could_run_s = tasks.cpu_s[rows] + tasks.waited_s[rows]
+        return float((tasks.seconds[rows] - could_run_s - tasks.explained_s[rows]).sum())
+
+    def _polls(self, rows: Codes, at_once: float) -> bool:
+        """Return whether some tasks ran while the interpreter was held, and slept only to wait for it.
+
+        A thread that waits for it wakes again and again, and queues for a CPU each time, which the kernel
+        counts. One that lacks only a CPU does not sleep; one that waits for something else sleeps for longer.
+        """
+        start, stop = self.tasks.start[rows], self.tasks.stop[rows]
+        seconds, slept_s = float(self.tasks.seconds[rows].sum()), self._slept_s(rows)
+        held_s = float(self.use.held_between(start, stop).sum())
+        polled_s = POLL_S * float(self.tasks.turns[rows].sum())
+        is_held = seconds > LEAST_METERED_S and held_s > ALWAYS * seconds
+        return is_held and slept_s > COMPETES * seconds and polled_s > MOSTLY * slept_s * (1 - 1 / at_once)
+
+    def _holder_starved_s(self, rows: Codes, at_once: float, process_s: float) -> float:
+        """Return for how long those tasks waited for a CPU that held the interpreter, one at a time.
+
+        Args:
+            process_s: what the process had of CPUs while they ran.
+        """
+        seconds = float(self.tasks.seconds[rows].sum())
+        holder_slept_s = self._slept_s(rows) - seconds * (1 - 1 / at_once)
+        if holder_slept_s > MOSTLY * seconds / at_once:
+            return 0.0
+        return min(float(self.tasks.waited_s[rows].sum()), max(0.0, seconds - process_s) / at_once)
 
     def _loop_s(self, start: Floats, stop: Floats) -> float:
         """Return the CPU time of the event loop.

@@ -34,7 +34,7 @@ from dasklab.records.recorder.process import (
     resident_bytes,
 )
 from dasklab.records.recorder.settings import settings
-from dasklab.records.recorder.stacks import WatchedProcess, watch_stacks
+from dasklab.records.recorder.stacks import InterpreterUse, WatchedProcess, watch_stacks
 from dasklab.records.recorder.store import CHUNK_ROWS, Store
 
 NAME = "dasklab-recorder"
@@ -106,7 +106,7 @@ class Recorder:
         self.store = Store(self.tables, MAX_LOG_ROWS, privacy=self.privacy)
         self.is_described = False
         self.loop_thread, self.waits = threading.get_native_id(), ThreadWaits()
-        self.totals = self.all_counters()
+        self.totals, self.interpreter = self.all_counters(), InterpreterUse()
         self.undo.append(watch_loop(server.io_loop, self.store.logs["busy"]))
         self.undo.append(watch_stacks(self.watched()))
         gc.callbacks.append(self.on_gc)
@@ -119,7 +119,7 @@ class Recorder:
 
     def watched(self) -> WatchedProcess:
         """Return whose stacks may be sampled: the event loop's; a worker's tasks, too."""
-        return WatchedProcess(self.store, self.server.io_loop)
+        return WatchedProcess(self.store, self.server.io_loop, interpreter=self.interpreter)
 
     def detach(self) -> None:
         """Undo everything, the latest change first."""
@@ -183,7 +183,7 @@ class Recorder:
     def sample(self, now: float) -> None:
         loop, waited_s = ThreadCpu.of(self.loop_thread), self.waits.seconds()
         row = (now, process_time(), waited_s, loop.waited_s, resident_bytes(), loop.ran_s)
-        self.store.logs["cpu"].add(*row)
+        self.store.logs["cpu"].add(*row, self.interpreter.held_s)
 
     def abandon(self) -> None:
         """Detach, because nobody takes the records any more."""

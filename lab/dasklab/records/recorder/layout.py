@@ -42,7 +42,7 @@ def columns_of(text: str) -> list[Column]:
 
 COMMON = {
     "busy": "start:t stop:t late:f",
-    "cpu": "time:t cpu:f waiting:f loop_waiting:f memory:f loop_cpu:f",
+    "cpu": "time:t cpu:f waiting:f loop_waiting:f memory:f loop_cpu:f held:f",
     "pauses": "start:t stop:t",
     "stacks": "time:t seconds:f reason:s:word key:s:key activity:s:word name:s:code stack:s:stack",
     "metrics": "metric:s:metric value:f",

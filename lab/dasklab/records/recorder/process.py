@@ -11,6 +11,11 @@ from typing import Any, NamedTuple
 
 import psutil
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 CREDENTIALS = re.compile(r"(\w+://)[^/@\s\"]*@")
 NAN = float("nan")
 CPU, WAITING_FOR_CPU = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
@@ -19,12 +24,18 @@ NETWORK = Path("/sys/class/net")
 SOFTWARE = re.compile(
     r"loopback|virtual|vethernet|vmware|vmnet|hyper-v|bridge|docker|^lo\d|tun|tap", re.IGNORECASE
 )
+KNOWS_SLEEPS = hasattr(resource, "RUSAGE_THREAD")
 INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 def without_credentials(text: str) -> str:
     """Remove names and passwords from URLs."""
     return CREDENTIALS.sub(r"\1", text)
+
+
+def times_asleep() -> float:
+    """Return how often the calling thread gave up its CPU by itself; NaN where nobody knows."""
+    return float(resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw) if KNOWS_SLEEPS else NAN
 
 
 class ThreadCpu(NamedTuple):

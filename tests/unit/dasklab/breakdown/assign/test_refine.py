@@ -220,6 +220,45 @@ def test_the_task_that_holds_the_interpreter_may_wait_for_a_cpu() -> None:
     assert (found[STARVED], found[INTERPRETER]) == (pytest.approx(14.0), pytest.approx(14.8))
 
 
+@pytest.mark.parametrize(
+    ("held_s", "cpu_waiting_s", "turns", "starved_s"),
+    [
+        (10.0, 6.0, 400.0, 6.4),
+        (10.0, 0.1, 1400.0, 0.0),
+        (1.0, 6.0, 400.0, 14.4),
+        (10.0, 7.2, 400.0, 14.4),
+        (10.0, 4.0, 20.0, 14.4),
+        (float("nan"), 6.0, 400.0, 14.4),
+    ],
+    ids=[
+        "polling",
+        "asleep and keeping it",
+        "released",
+        "never asleep",
+        "asleep for long",
+        "an earlier version",
+    ],
+)
+def test_who_polls_for_the_interpreter_needs_no_cpu(
+    held_s: float, cpu_waiting_s: float, turns: float, starved_s: float
+) -> None:
+    """Two tasks compute for 0.8 of 8 s each, and the kernel counts nearly all the rest as waiting for a CPU.
+
+    One at a time holds the interpreter, with 1.6 of 8 s of CPU, so it lacked one for 6.4 s at most.
+    """
+    rows = [
+        task(f"spin-{n}", "worker-1", n, 1.0, 9.0, decided=0.9, cpu=0.8, cpu_waiting=cpu_waiting_s)
+        | {"cpu_turns": turns}
+        for n in (1, 2)
+    ]
+    tenth = [metric("thread-cpu", 1.6), metric("thread-noncpu", 14.4)]
+    samples = [row | {"held_s": share * held_s} for share, row in enumerate(cpu(2.0, 17.9))]
+    repeat = make_repeat(rows, threads={"worker-1": 2}, tables={"metrics": tenth, "cpu": samples})
+    found = seconds(break_down(repeat))
+    assert found.get(STARVED, 0.0) == pytest.approx(starved_s)
+    assert found.get(INTERPRETER, 0.0) == pytest.approx(14.4 - starved_s)
+
+
 def test_a_lock_that_others_wait_for_is_held_at_their_cost() -> None:
     other = task("spin-2", "worker-2", 2, 2.0, 9.5, decided=0.9)
     waits = [wait(1, 6, "held"), wait(2, 6, "Lock", "spin-2") | {"worker": "worker-2"}]
