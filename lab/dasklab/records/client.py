@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, wraps
 from time import process_time
 from typing import Any
@@ -34,6 +34,7 @@ SAMPLE_MS = 100  # between two samples of its use of CPUs, since code between tw
 SIZES_TIMEOUT_S = 5.0
 # Calls that move data or wait; a synchronous client makes all of them through ``sync``.
 AWAITED = {"_gather": "wait", "_gather_remote": "gather", "_scatter": "scatter"}
+NEEDS_RESULTS = {"_gather", "_result", "_exception", "_traceback", "_wait"}  # of Dask, with futures
 
 
 class ClientRecorder:
@@ -124,16 +125,17 @@ class ClientRecorder:
     def _synchronous(self, sync: Callable[..., Any]) -> Callable[..., Any]:
         def synchronous(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
             start, line = time(), self._guarded_line() or CodeLine()
+            missing = self._missing(function, args)
             try:
                 return sync(function, *args, **options)
             finally:
-                self.store.logs["calls"].add("sync", start, time(), 0, 0.0, *line)
+                self._add_call("sync", start, line, missing)
 
         return synchronous
 
     def _awaited(self, kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
         async def awaited(*args: Any, **options: Any) -> Any:
-            start = time()
+            start, missing = time(), self._missing(call, args)
             scattered: list[Any] = []
             try:
                 result = await call(*args, **options)
@@ -146,9 +148,21 @@ class ClientRecorder:
                     if not self.hold:
                         self._ask()
                 else:
-                    self.store.logs["calls"].add(kind, start, time(), 0, 0.0, *CodeLine())
+                    self._add_call(kind, start, CodeLine(), missing)
 
         return awaited
+
+    def _add_call(self, kind: str, start: float, line: CodeLine, missing: float | None) -> None:
+        results = NAN if missing is None else missing
+        self.store.logs["calls"].add(kind, start, time(), 0, 0.0, *line, results)
+
+    @guarded
+    def _missing(self, function: Callable[..., Any], args: tuple[Any, ...]) -> float | None:
+        """Return how many of the results are not there that a call needs; None if it needs none."""
+        if getattr(function, "__name__", "") not in NEEDS_RESULTS:
+            return None
+        objects = [getattr(function, "__self__", None), *args]
+        return float(sum(future.status in ("pending", "lost") for future in futures_in(objects)))
 
     @guarded
     def _keys(self, result: Any) -> list[Any]:
@@ -169,7 +183,7 @@ class ClientRecorder:
             nbytes = float(sum(sizes.values()))
         except Exception:  # noqa: BLE001 - a result may be gone, the cluster, too: the size stays unknown
             self.store.failures["scatter: unknown size"] += 1
-        self.store.logs["calls"].add("scatter", start, stop, len(keys), nbytes, *CodeLine())
+        self.store.logs["calls"].add("scatter", start, stop, len(keys), nbytes, *CodeLine(), NAN)
 
     async def finish(self) -> None:
         """Record this process's CPU time, and wait for the sizes of what was scattered."""
@@ -210,3 +224,16 @@ class ClientRecorder:
         Libraries send graphs from threads of their own, in which no code of the user's runs.
         """
         return line_of(sys._getframe(1)) or self.program.line()
+
+
+def futures_in(value: Any) -> Iterator[Future[Any]]:
+    """Yield the futures in nested lists, tuples, sets and values of dictionaries."""
+    values = [value]
+    while values:
+        value = values.pop()
+        if isinstance(value, Future):
+            yield value
+        elif isinstance(value, dict):
+            values += value.values()
+        elif isinstance(value, list | tuple | set | frozenset):
+            values += value

@@ -32,7 +32,7 @@ AMOUNTS = {
     "workers": ("threads",),
     "tasks": ("nbytes", "cpu_turns"),
     "graphs": ("nbytes", "tasks"),
-    "calls": ("keys", "nbytes"),
+    "calls": ("keys", "nbytes", "missing"),
     "needs": ("nbytes",),
     "cpu": ("memory_bytes",),
     "memory": ("process_bytes", "managed_bytes", "spilled_bytes", "limit_bytes"),

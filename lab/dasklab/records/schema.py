@@ -103,6 +103,7 @@ TABLES: dict[str, dict[str, str]] = {
         "file": "file of the user's line",
         "line": "number of that line",
         "code": "text of that line",
+        "missing": "how many of the results that it needs were not there when it began",
     },
     "lines": REPEAT
     | {

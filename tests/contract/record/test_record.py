@@ -358,6 +358,18 @@ def completeness(folder: Path) -> bool | None:
     return bool(json.loads((folder / Record.FILE).read_text())["complete"])
 
 
+def test_calls_say_how_many_results_were_missing(client: Client, tmp_path: Path) -> None:
+    with dasklab.record(client, tmp_path / "run"):
+        futures = client.map(time.sleep, [0.2, 0.2, 0.2], pure=False)
+        client.gather({"all": futures})
+        futures[0].result()
+        client.scatter([1])
+    calls = records.load(tmp_path / "run")["calls"].sort_values("start_s")
+    assert calls[(calls.kind == "sync") & calls.missing.notna()].missing.tolist() == [3, 0]
+    assert calls[calls.kind == "wait"].missing.tolist() == [3, 0]
+    assert calls[calls.kind.isin(["gather", "scatter"])].missing.isna().all()
+
+
 def test_a_record_is_complete_when_the_recorder_has_detached(client: Client, tmp_path: Path) -> None:
     with dasklab.record(client, tmp_path / "run"):
         assert completeness(tmp_path / "run") is False

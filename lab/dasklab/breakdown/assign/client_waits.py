@@ -1,6 +1,6 @@
 """When the user's program waited for tasks: calls during which the scheduler handled the end of one.
 
-A call that returned without such an end (a gather of results that were there, a scatter) waited for no task.
+A call that returned without such an end (a scatter), or whose results were there, waited for no task.
 A call that gathered results waited for no task that ended after it had begun to gather. A line in which the
 program waited counts as a call as far as no call was recorded: ``as_completed`` waits in no other way.
 """
@@ -16,6 +16,7 @@ from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import Repeat
 
 Span = tuple[Floats, Floats]
+CALLS = ("sync", "wait")
 CLOCK_S = 0.001  # the client's clock may be off by this when its calls are compared with each other
 SAMPLED_S = 0.05  # between two looks at the user's line
 LATE_SHARE, MAX_LATE_S = 0.25, 0.05  # of a call: the scheduler's stamp of an end may be this much after it
@@ -47,14 +48,15 @@ class ClientWaits:
 
 def client_waits(repeat: Repeat) -> ClientWaits:
     """Return the calls of the user's program that waited for its tasks."""
-    calls = repeat.calls.of_kind("sync", "wait")
+    calls = repeat.calls.of_kind(*CALLS)
     lines, before_call = _between_calls(repeat, calls)
     start = np.concatenate([calls[0], lines[0]])
     returned = np.concatenate([calls[1], lines[1]])
     end = np.concatenate([_gathered_from(repeat, *calls), lines[1]])
     is_exact = np.concatenate([np.ones(len(calls[0]), bool), before_call])
+    has_all = np.concatenate([repeat.calls.missing_of(*CALLS) == 0, np.zeros(len(lines[0]), bool)])
     order = np.argsort(returned, kind="stable")
-    start, returned, is_exact = start[order], returned[order], is_exact[order]
+    start, returned, is_exact, has_all = start[order], returned[order], is_exact[order], has_all[order]
     stop = np.minimum(returned, repeat.stop)
     end = np.minimum(end[order], stop)
     late = CLOCK_S + np.minimum(MAX_LATE_S, LATE_SHARE * (end - start))
@@ -69,13 +71,13 @@ def client_waits(repeat: Repeat) -> ClientWaits:
     # of tasks that ended shortly before it gathered, those count whose end was handled by then
     is_next |= (end < stop) & (handled_in_time >= start)
     task, handled = np.where(is_next, in_time, task), np.where(is_next, handled_in_time, handled)
-    waited = (task != NONE) & (handled >= start - CLOCK_S)
+    waited = (task != NONE) & (handled >= start - CLOCK_S) & ~has_all
     return ClientWaits(start[waited], stop[waited], task[waited], np.minimum(handled, stop)[waited], is_cut)
 
 
 def waiting_lines(repeat: Repeat) -> Span:
     """Return when lines waited for the cluster outside of recorded calls."""
-    return _between_calls(repeat, repeat.calls.of_kind("sync", "wait"))[0]
+    return _between_calls(repeat, repeat.calls.of_kind(*CALLS))[0]
 
 
 def _between_calls(repeat: Repeat, calls: Span) -> tuple[Span, Mask]:

@@ -163,15 +163,28 @@ class Graph:
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls of the client in which it waits for the cluster: ``kind`` is sync, wait, gather or scatter."""
+    """Calls of the client in which it waits for the cluster.
+
+    Attributes:
+        kind: sync, wait, gather or scatter.
+        missing: how many of the results that it needs were not there when it began; NaN if unknown.
+    """
 
     kind: Sequence[str]
     start: Floats
     stop: Floats
+    missing: Floats
 
     def of_kind(self, *kinds: str) -> tuple[Floats, Floats]:
-        own = np.isin(np.array(self.kind, object), kinds)
+        own = self._is_kind(kinds)
         return self.start[own], self.stop[own]
+
+    def missing_of(self, *kinds: str) -> Floats:
+        """Return ``missing`` of the same calls as ``of_kind``."""
+        return self.missing[self._is_kind(kinds)]
+
+    def _is_kind(self, kinds: Sequence[str]) -> Mask:
+        return np.asarray(np.isin(np.array(self.kind, object), kinds), bool)
 
 
 @dataclass(frozen=True)
@@ -197,7 +210,7 @@ class Lines:
 
 NO_MASK = np.zeros(0, bool)
 NO_LINES = Lines(np.zeros(0), np.zeros(0), NO_MASK, NO_MASK, NO_MASK, np.zeros(0, np.int64), ())
-NO_CALLS = Calls((), np.zeros(0), np.zeros(0))
+NO_CALLS = Calls((), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 def _are_codes(codes: Codes, stop: int, start: int = 0) -> bool:

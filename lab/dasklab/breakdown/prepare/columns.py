@@ -274,7 +274,7 @@ def _senders(keys: pd.Index[str], introduced: pd.DataFrame) -> list[str]:
 
 
 def _calls(rows: pd.DataFrame) -> Calls:
-    return Calls(rows.kind.tolist(), floats(rows.start_s), floats(rows.stop_s))
+    return Calls(rows.kind.tolist(), floats(rows.start_s), floats(rows.stop_s), floats(rows.missing))
 
 
 def _lines(rows: pd.DataFrame) -> Lines:

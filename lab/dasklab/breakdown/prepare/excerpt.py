@@ -55,7 +55,7 @@ def excerpt(repeat: Repeat, start: float, stop: float) -> Repeat:
         graphs=[graph for graph in repeat.graphs if _overlaps(graph, start, stop)],
         evidence=_evidence(repeat, inside, row),
         lines=replace(repeat.lines, **{name: getattr(repeat.lines, name)[lines] for name in columns}),
-        calls=Calls(kinds, repeat.calls.start[calls], repeat.calls.stop[calls]),
+        calls=Calls(kinds, repeat.calls.start[calls], repeat.calls.stop[calls], repeat.calls.missing[calls]),
     )
 
 

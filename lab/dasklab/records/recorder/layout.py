@@ -65,7 +65,7 @@ SCHEDULER = COMMON | {
 }
 CLIENT = COMMON | {
     "graphs": "begin:t sent:t nbytes:f keys:i file:s:path line:i:line code:s:code",
-    "calls": "kind:s:word start:t stop:t keys:i nbytes:f file:s:path line:i:line code:s:code",
+    "calls": "kind:s:word start:t stop:t keys:i nbytes:f file:s:path line:i:line code:s:code missing:f",
     "lines": "start:t stop:t waits:i file:s:path line:i:line code:s:code",
     "clock": "asked:t scheduler:t answered:t",
 }

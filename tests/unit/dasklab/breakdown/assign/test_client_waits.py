@@ -85,3 +85,10 @@ def test_call_that_gathers_waited_for_no_task_that_ended_later() -> None:
     waits = client_waits(repeat)
     assert [repeat.keys[repeat.tasks.key[row]] for row in waits.task.tolist()] == ["urgent"]
     assert on_path(repeat, GATHER) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(("missing", "waited"), [(0, False), (1, True), (float("nan"), True)])
+def test_call_for_results_that_were_there_waited_for_no_task(missing: float, waited: bool) -> None:
+    """The result of an earlier task moves; the scheduler hears meanwhile that another one has ended."""
+    calls = [call("sync", 5.0, 7.0) | {"missing": missing}, call("gather", 5.9, 6.8)]
+    assert bool(len(client_waits(one_task(1.0, 5.1, 5.2, calls)).task)) == waited
