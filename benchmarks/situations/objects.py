@@ -47,7 +47,7 @@ def results_slow_to_unpickle(client: Client, cluster: LocalCluster, chance: rand
     client.gather(spread(client, SlowToUnpickle, [vary(chance, 0.15)] * 14))
 
 
-@situation("worker lag")
+@situation("worker lag", "measured results")
 def results_slow_to_measure(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
     """Workers ask each result for its size when its task has ended, and the answer takes long.
 

@@ -181,7 +181,8 @@ TABLES: dict[str, dict[str, str]] = {
         "start_s": "since when, worker's clock",
         "stop_s": "until when",
         "key": "the task",
-        "kind": "Lock, Event, Queue, ...; Client (results of its own tasks); held (it held a lock)",
+        "kind": "Lock, Event, Queue, ...; Client (results of its own tasks); held (it held a lock);"
+        " sizeof (its result was measured)",
         "name": "name of the primitive",
     },
     "actor_calls": REPEAT

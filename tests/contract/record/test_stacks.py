@@ -16,11 +16,13 @@ import pandas as pd
 import pytest
 from dask.utils import SerializableLock, key_split
 from dasklab import records
+from dasklab.breakdown.model.causes import MEASURE
 from dasklab.breakdown.show.activities import activity_sentences
 from dasklab.breakdown.show.explain import explain
 from dasklab.records.recorder.process import KNOWS_SLEEPS
 from dasklab.results.run import open_trial
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
+from distributed import worker as worker_module
 
 BUSY_S = 1.0
 
@@ -153,6 +155,26 @@ def test_a_slow_sizeof_blocks_the_loop(cluster: LocalCluster, tmp_path: Path) ->
 
     samples = recorded(cluster, tmp_path, lambda client: client.run(keep))
     assert "sizeof" in set(samples.activity)
+
+
+def test_the_size_of_a_result_is_measured_in_its_task_s_thread(cluster: LocalCluster, tmp_path: Path) -> None:
+    recorded(cluster, tmp_path, lambda client: wait(client.submit(SlowSize, key="made-1")))
+    waits = records.load(tmp_path)["waits"]
+    own = waits[waits.key == "made-1"]
+    assert list(own.kind) == ["sizeof"]
+    assert (own.stop_s - own.start_s).tolist() == pytest.approx([BUSY_S], rel=0.5)
+    summary = explain(open_trial(tmp_path)).summary
+    assert summary.path_by_cause[MEASURE] == pytest.approx(BUSY_S, rel=0.5)
+    assert not explain(open_trial(tmp_path)).facts.primitives
+
+
+def test_the_original_sizeof_is_back_after_a_recording(tmp_path: Path) -> None:
+    before = worker_module.sizeof
+    options = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        with dasklab.record(client, tmp_path):
+            assert worker_module.sizeof is not before
+        assert worker_module.sizeof is before
 
 
 def test_nothing_is_sampled_of_tasks_that_compute(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from dasklab.breakdown.model.causes import (
     LOCK,
     LOGIC,
     LOOP,
+    MEASURE,
     NESTED,
     NO_WORKER,
     NOTHING,
@@ -114,6 +115,10 @@ def _nested(repeat: Repeat, intervals: Intervals) -> Floats:
     return repeat.evidence.nested.within(intervals.task, intervals.start, intervals.stop)
 
 
+def _measuring(repeat: Repeat, intervals: Intervals) -> Floats:
+    return repeat.evidence.measuring.within(intervals.task, intervals.start, intervals.stop)
+
+
 def _collections(repeat: Repeat, intervals: Intervals) -> Floats:
     """Time for which garbage was collected: the share for which the process waited for a CPU is no work."""
     seconds = repeat.evidence.collections.within(intervals.place, intervals.start, intervals.stop)
@@ -187,7 +192,7 @@ def _without_cpu(repeat: Repeat, intervals: Intervals, share: Floats) -> Floats:
         return np.zeros(len(intervals))
     has_task = intervals.task != NONE
     idle_s = np.where(has_task, np.nan_to_num(idle[intervals.task]), 0.0) * intervals.seconds
-    explained_s = sum(rule(repeat, intervals) for rule in (_locks, _holding, _nested))
+    explained_s = sum(rule(repeat, intervals) for rule in (_locks, _holding, _nested, _measuring))
     return np.maximum(0.0, idle_s - explained_s) * share[intervals.task]
 
 
@@ -217,6 +222,7 @@ DIVISIONS = (
     Division(LOCK, (COMPUTE,), _locks),
     Division(HOLDING, (COMPUTE,), _holding),
     Division(NESTED, (COMPUTE,), _nested),
+    Division(MEASURE, (COMPUTE,), _measuring),
     Division(GARBAGE, AT_NODES, _collections),
     Division(STARVED, (*AT_NODES, PLAN, *OF_CLIENT, *OF_CLIENTS_LOOP), _starved),
     Division(SERIALISE, (LAG,), _converting),

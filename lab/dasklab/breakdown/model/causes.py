@@ -96,6 +96,7 @@ CPU = Bottleneck("cpu", "waiting for a CPU")
 COLLECTION = Bottleneck("garbage collection", "garbage collection")
 LOST_RESULTS = Bottleneck("lost results", "computing again what was lost")
 ACTORS = Bottleneck("actors", "actors")
+MEASURED_RESULTS = Bottleneck("measured results", "measuring the size of results (`__sizeof__`)")
 MEMORY = Bottleneck("memory", "workers that are paused because of memory")
 DISK_USE = Bottleneck("disk", "disk")
 MISSING_WORKERS = Bottleneck("no worker", "waiting for workers to start")
@@ -340,4 +341,9 @@ UNMETERED = _register(
     "unmetered", Group.COMPUTATION, Kind.WORK, UNMETERED_TASKS,
     "running tasks (computing or waiting)",
     "A task ran, and nothing shows whether it used a CPU: too little is known of its process's use of CPUs.",
+)  # fmt: skip
+MEASURE = _register(
+    "measure", Group.WORKER, Kind.WAITING, MEASURED_RESULTS,
+    "measuring the size of results",
+    "A task had its result, and its thread asked the result for its size (`__sizeof__`), as Dask does.",
 )  # fmt: skip

@@ -104,6 +104,7 @@ class Evidence:
     Attributes:
         locks: when tasks (by row) waited for a lock, semaphore, queue or event.
         holding: when tasks (by row) held a lock that others waited for.
+        measuring: when the results of tasks (by row) were measured, in the tasks' threads.
         nested: when tasks (by row) waited for tasks of their own.
         collections: when processes (by node) collected garbage.
         paused: when workers (by node) were paused.
@@ -118,6 +119,7 @@ class Evidence:
 
     locks: IntervalSets = NO_INTERVALS
     holding: IntervalSets = NO_INTERVALS
+    measuring: IntervalSets = NO_INTERVALS
     nested: IntervalSets = NO_INTERVALS
     collections: IntervalSets = NO_INTERVALS
     paused: IntervalSets = NO_INTERVALS

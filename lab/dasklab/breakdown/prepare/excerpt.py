@@ -76,6 +76,7 @@ def _evidence(repeat: Repeat, inside: Mask, row: Codes) -> Evidence:
         evidence,
         locks=evidence.locks.renumbered(row),
         holding=evidence.holding.renumbered(row),
+        measuring=evidence.measuring.renumbered(row),
         nested=evidence.nested.renumbered(row),
         shares=evidence.shares.select(inside),
         again=np.flatnonzero(again[inside]),

@@ -16,6 +16,8 @@ from dasklab.breakdown.prepare.deaths import deaths_of
 from dasklab.breakdown.prepare.idle_time import Spans, idle_shares
 from dasklab.records.assemble import UNFINISHED
 from dasklab.records.recorder.scheduler import LOST_ATTEMPT, NOT_LOST
+from dasklab.records.recorder.waits import CLIENT as OF_CLIENT
+from dasklab.records.recorder.waits import HELD, NO_PRIMITIVES, SIZEOF
 from dasklab.records.recorder.worker import CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT
 
 UNMETERED = (UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT, "error")
@@ -43,8 +45,8 @@ def gather_evidence(
     """
     waits, worker_stays = tables["waits"], stays(tables["workers"], start, stop)
     row = _waiting_task(waits, tasks, keys)
-    locks = (row != NONE) & ~waits.kind.isin(("Client", "held")).to_numpy(bool)
-    nested = (row != NONE) & (waits.kind == "Client").to_numpy(bool)
+    locks = (row != NONE) & ~waits.kind.isin(NO_PRIMITIVES).to_numpy(bool)
+    nested, measuring = ((row != NONE) & (waits.kind == kind).to_numpy(bool) for kind in (OF_CLIENT, SIZEOF))
     starts, stops = floats(waits.start_s), floats(waits.stop_s)
     seceded = floats(tasks.seceded_s)
     left_thread = np.flatnonzero(~np.isnan(seceded))
@@ -56,6 +58,7 @@ def gather_evidence(
             np.concatenate([starts[nested], seceded[left_thread]]),
             np.concatenate([stops[nested], floats(tasks.stop_s)[left_thread]]),
         ),
+        IntervalSets(row[measuring], starts[measuring], stops[measuring]),
     )
     cpu = _cpu(tables["cpu"], nodes)
     in_order = tables["events"].sort_values("time_s", kind="stable")
@@ -63,6 +66,7 @@ def gather_evidence(
         locks=wait_sets[0],
         holding=wait_sets[1],
         nested=wait_sets[2],
+        measuring=wait_sets[3],
         collections=_by_node(tables["pauses"], nodes),
         paused=_paused(tables["events"], nodes, worker_stays, stop),
         away=worker_stays.away(nodes, deaths_of(in_order, tables["workers"]), stop),
@@ -95,10 +99,10 @@ def _holding(waits: pd.DataFrame, row: Codes) -> IntervalSets:
     """Return when tasks held a lock while others waited for it, most of the time at least."""
     name, _ = pd.factorize(waits["name"])
     start, stop = floats(waits.start_s), floats(waits.stop_s)
-    waiting = ~waits.kind.isin(("Client", "held")).to_numpy(bool)
+    waiting = ~waits.kind.isin(NO_PRIMITIVES).to_numpy(bool)
     waits_for = IntervalSets(name[waiting], start[waiting], stop[waiting])
     contended = waits_for.within(name, start, stop) > (stop - start) / 2
-    holds = (waits.kind == "held").to_numpy(bool) & contended & (row != NONE)
+    holds = (waits.kind == HELD).to_numpy(bool) & contended & (row != NONE)
     return IntervalSets(row[holds], start[holds], stop[holds])
 
 

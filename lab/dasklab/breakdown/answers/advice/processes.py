@@ -10,12 +10,13 @@ from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import LEAST_SHARE, AdviceRule, Measurements, Symptom
 from dasklab.breakdown.answers.facts.activities import BLOCKED_S, SampledActivity
 from dasklab.breakdown.answers.facts.facts import running_while_blocked
-from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, WORKER_LAG
+from dasklab.breakdown.model.causes import COLLECTION, CPU, GIL, MEASURE, MEASURED_RESULTS, WORKER_LAG
 from dasklab.breakdown.model.repeat import SCHEDULER
 
 MANY_TASKS = 1000  # fewer are not what a scheduler's memory is full of
 OTHERS_SHARE = 1.0  # of the CPU time that the cluster's own processes used
 LIBRARY_THREADS = 1.5  # CPUs that a task uses or waits for
+LEAST_MEASURING_S = 0.05  # a shorter time would be printed as 0.0 s
 NAMED = ("import", "sizeof")  # activities of an event loop that have rules of their own
 
 
@@ -130,8 +131,15 @@ def _blocked_by_import(case: Measurements) -> Symptom | None:
     return _blocked_by(case, "import", "importing")
 
 
-def _blocked_by_sizeof(case: Measurements) -> Symptom | None:
-    return _blocked_by(case, "sizeof", "measuring the sizes of results")
+def _slow_sizeof(case: Measurements) -> Symptom | None:
+    """Look at both times that Dask asks a result for its size: in its task, and in the event loop."""
+    measured_s = case.path_s(MEASURE)
+    blocked = _blocked_by(case, "sizeof", "measuring the sizes of results")
+    if blocked is None:
+        text = f"Tasks asked their results for their sizes, which took {measured_s:.1f} s {case.length}"
+        return Symptom(measured_s, text) if measured_s else None
+    threads = f", and {measured_s:.1f} s for the same in tasks" if measured_s >= LEAST_MEASURING_S else ""
+    return Symptom(blocked.seconds + measured_s, blocked.sentence + threads)
 
 
 def _blocked_by(case: Measurements, word: str, doing: str) -> Symptom | None:
@@ -226,7 +234,7 @@ RULES = (
     AdviceRule(
         "slow __sizeof__", f"{BLOCKED_S} s at a time",
         "Give the class a __sizeof__ that takes no time, or register one with dask.sizeof.sizeof.",
-        pages.NONE, _blocked_by_sizeof, (WORKER_LAG,),
+        pages.NONE, _slow_sizeof, (WORKER_LAG, MEASURED_RESULTS),
     ),
     AdviceRule(
         "blocked event loops", f"{BLOCKED_S} s at a time",

@@ -14,6 +14,7 @@ from dasklab.breakdown.answers.facts.memory import WorkerMemory, memory, thresho
 from dasklab.breakdown.model.arrays import floats
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.records.recorder.process import CPU, HOST_CPU, RETRANSMITTED
+from dasklab.records.recorder.waits import HELD, NO_PRIMITIVES
 
 FASTER = 2.0  # x as fast: another network interface is worth a word
 EXCLUSIVE = ("Lock", "MultiLock", "Semaphore")  # primitives that tasks hold
@@ -123,7 +124,7 @@ def _spilled_bytes(metrics: pd.DataFrame, memory: pd.DataFrame) -> float:
 
 def _primitives(waits: pd.DataFrame) -> list[PrimitiveUse]:
     waits = waits.assign(seconds=floats(waits.stop_s) - floats(waits.start_s))
-    holding, waited = waits[waits.kind == "held"], waits[~waits.kind.isin(("held", "Client"))]
+    holding, waited = waits[waits.kind == HELD], waits[~waits.kind.isin(NO_PRIMITIVES)]
     uses = []
     for (kind, name), rows in waited.groupby(["kind", "name"]):
         holds = holding[holding["name"] == name]

@@ -30,6 +30,7 @@ from dasklab.breakdown.model.causes import (
     LINK,
     LOCK,
     LOGIC,
+    MEASURE,
     NO_WORKER,
     NOTHING,
     PAUSED,
@@ -600,6 +601,20 @@ def test_a_scatter_over_a_slow_link_states_its_rate() -> None:
 def test_a_slow_link_shows_in_graphs(received: float) -> None:
     case = below("slow link", fetches=[], graphs=[graph(5e6, received=received)])
     assert ("slow link" in titles(case)) == (received > 2)
+
+
+def test_a_slow_sizeof_counts_twice() -> None:
+    """In the event loop, which most samples show, and in the tasks' threads; or there alone."""
+    case = below("slow __sizeof__")
+    alone = next(piece for piece in advise(case) if piece.rule.title == "slow __sizeof__")
+    path = {**case.summary.path, (MEASURE, "worker-1"): 1.5}
+    both = replace(case, summary=replace(case.summary, path=path))
+    twice = next(piece for piece in advise(both) if piece.rule.title == "slow __sizeof__")
+    assert twice.seconds == pytest.approx(alone.seconds + 1.5)
+    assert twice.symptom.sentence == f"{alone.symptom.sentence}, and 1.5 s for the same in tasks"
+    in_tasks = below("slow __sizeof__", tables={}, cause=MEASURE)
+    said = next(piece for piece in advise(in_tasks) if piece.rule.title == "slow __sizeof__")
+    assert "Tasks asked their results for their sizes, which took 3.0 s" in said.symptom.sentence
 
 
 @pytest.mark.parametrize(("activity", "seconds"), [("spill", 3.0), ("import", 2.0)])

@@ -24,6 +24,7 @@ from dasklab.breakdown.model.causes import (
     INTERPRETER,
     LAG,
     LOCK,
+    MEASURE,
     NESTED,
     PAUSED,
     SERIALISE,
@@ -95,6 +96,10 @@ CASES: dict[str, tuple[Repeat, dict[Cause, float]]] = {
             tables={"waits": [wait(2, 5, "Lock")]},
         ),
         {LOCK: 3.0},
+    ),
+    "measuring its result": (
+        one_task({"waits": [wait(7, 9, "sizeof")], "metrics": IDLE, "cpu": cpu(2.5, 0.0)}),
+        {MEASURE: 2.0, EXTERNAL: 4.0},
     ),
     "tasks of its own": (one_task({"waits": [wait(2, 5, "Client")]}), {NESTED: 3.0}),
     "garbage": (one_task({"pauses": [{"node": "worker-1", "start_s": 8.0, "stop_s": 9.5}]}), {GARBAGE: 1.0}),
