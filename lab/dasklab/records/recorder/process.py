@@ -55,8 +55,8 @@ class ThreadCpu(NamedTuple):
     def of(cls, thread: int) -> ThreadCpu:
         """Return the times of a thread, by the number that the system gave it."""
         try:
-            schedstat = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="utf-8")
-            ran, waited, times = schedstat.split()
+            with Path(f"/proc/self/task/{thread}/schedstat").open("rb", buffering=0) as schedstat:
+                ran, waited, times = schedstat.read().split()
             return cls(int(ran) / 1e9, int(waited) / 1e9, int(times))
         except (OSError, ValueError):
             return cls()
