@@ -22,7 +22,7 @@ NAMED = ("import", "sizeof")  # activities of an event loop that have rules of t
 
 def _cpu(case: Measurements) -> Symptom | None:
     is_known = case.bottleneck(CPU)[1] in case.facts.host_cpu_s and case.has_all_workers
-    if not is_known or _others_s(case) or _cpus_of_a_task(case) > LIBRARY_THREADS:
+    if not is_known or _others_s(case) or _why_libraries(case):
         return None
     if case.bottleneck(GIL)[0] >= case.least_s:  # tasks of a process take turns: they need fewer CPUs
         return None
@@ -31,21 +31,55 @@ def _cpu(case: Measurements) -> Symptom | None:
 
 def _cpu_of_unknown(case: Measurements) -> Symptom | None:
     is_known = case.bottleneck(CPU)[1] in case.facts.host_cpu_s
-    return None if is_known or _cpus_of_a_task(case) > LIBRARY_THREADS else _starved(case, "")
+    return None if is_known or _why_libraries(case) else _starved(case, "")
 
 
 def _cpu_of_others(case: Measurements) -> Symptom | None:
     others_s = _others_s(case)
-    if not others_s or _cpus_of_a_task(case) > LIBRARY_THREADS:
+    if not others_s or _why_libraries(case):
         return None
     return _starved(case, f"; programs that are none of the cluster's used {others_s:.1f} s of its CPUs")
 
 
 def _cpu_of_libraries(case: Measurements) -> Symptom | None:
+    why = _why_libraries(case)
+    return _starved(case, why) if why else None
+
+
+def _why_libraries(case: Measurements) -> str:
+    """Say why threads that tasks start are what needs so many CPUs; empty if nothing shows it."""
     cpus = _cpus_of_a_task(case)
-    if cpus <= LIBRARY_THREADS:
-        return None
-    return _starved(case, f"; each of its tasks kept {cpus:.1f} threads busy")
+    if cpus > LIBRARY_THREADS:
+        return f"; each of its tasks kept {cpus:.1f} threads busy"
+    _, place = case.bottleneck(CPU)
+    if place not in case.repeat.threads or case.repeat.is_shuffle.any():  # which have threads of Dask's
+        return ""
+    process_s, others_s = _cpu_of_other_threads(case, case.repeat.node(place))
+    if others_s <= process_s / 2:
+        return ""
+    return (
+        f"; threads beside its event loop and those of its tasks used {others_s:.1f} of the {process_s:.1f} s"
+        " of its CPU time"
+    )
+
+
+def _cpu_of_other_threads(case: Measurements, node: int) -> tuple[float, float]:
+    """Return the CPU time of a worker, and what of it neither its tasks' threads nor its event loop used.
+
+    Nor a thread that may have converted data, as Dask does beside the event loop with large data. Threads
+    that live for a moment are in no sample of their own, so their waits are unknown, but their CPU time is
+    not. Nothing where the part of the event loop, or of a task, is unknown.
+    """
+    repeat, own = case.repeat, case.repeat.tasks.worker == node
+    use, idle = repeat.evidence.cpu.get(node), repeat.evidence.shares.idle
+    if use is None or not len(idle):
+        return 0.0, 0.0
+    ends = np.array([repeat.start]), np.array([repeat.stop])
+    process_s, of_loop_s = float(use.between(*ends)[0][0]), float(use.loop_between(*ends)[0])
+    of_tasks_s = float(((1 - idle) * (repeat.tasks.stop - repeat.tasks.start))[own].sum())
+    converting_s = float(repeat.converting.within(np.array([node]), *ends)[0])
+    others_s = process_s - of_loop_s - of_tasks_s - converting_s
+    return (0.0, 0.0) if np.isnan(others_s) else (process_s, others_s)
 
 
 def _starved(case: Measurements, why: str) -> Symptom | None:

@@ -603,6 +603,33 @@ def test_a_slow_link_shows_in_graphs(received: float) -> None:
     assert ("slow link" in titles(case)) == (received > 2)
 
 
+def with_threads_of_a_moment(tasks_cpu_s: float, loop_cpu_s: float | None = 0.5) -> Measurements:
+    """A worker that used 10 s of CPU, of which its tasks and its event loop had some."""
+    uses = [
+        {"node": "worker-1", "time_s": t, "cpu_s": t, "waiting_s": t / 100, "loop_waiting_s": 0.0}
+        | ({} if loop_cpu_s is None else {"loop_cpu_s": loop_cpu_s * t / 10})
+        for t in (0.0, 10.0)
+    ]
+    metered = {"thread-cpu": tasks_cpu_s, "thread-noncpu": 9.0 - tasks_cpu_s}
+    kind = equal_tasks(1, 1.0)[0]["key"].partition("-")[0]
+    metrics = [
+        {"node": "worker-1", "metric": f"execute/span/{kind}/{name}/seconds", "value": value}
+        for name, value in metered.items()
+    ]
+    return below("threads of libraries", tables={"cpu": uses, "metrics": metrics})
+
+
+def test_threads_that_live_for_a_moment_show_in_the_cpu_time_of_their_process() -> None:
+    case = with_threads_of_a_moment(tasks_cpu_s=2.0)
+    said = next(piece for piece in advise(case) if piece.rule.title == "threads of libraries")
+    assert (
+        "threads beside its event loop and those of its tasks used 7.5 of the 10.0 s" in said.symptom.sentence
+    )
+    assert "too few CPUs" not in titles(case)
+    assert "threads of libraries" not in titles(with_threads_of_a_moment(tasks_cpu_s=8.0))
+    assert "threads of libraries" not in titles(with_threads_of_a_moment(2.0, loop_cpu_s=None))
+
+
 def test_a_slow_sizeof_counts_twice() -> None:
     """In the event loop, which most samples show, and in the tasks' threads; or there alone."""
     case = below("slow __sizeof__")
