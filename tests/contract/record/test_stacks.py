@@ -71,8 +71,8 @@ def write(number: int, lock: SerializableLock) -> int:
 
 
 def sort(number: int) -> int:
-    numbers = [random.random() for _ in range(1_000_000)]
-    for _ in range(3):
+    numbers = [random.random() for _ in range(2_500_000)]  # a sort of fewer is over before a look is late
+    for _ in range(2):
         sorted(numbers)
     return number
 
@@ -101,11 +101,11 @@ def test_an_import_blocks_the_loop(cluster: LocalCluster, tmp_path: Path) -> Non
 
 def test_a_task_that_waits_for_a_lock_of_its_process(tmp_path: Path) -> None:
     lock = SerializableLock("file")
-    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=4, dashboard_address=":0") as cluster:
         samples = recorded(
             cluster,
             tmp_path,
-            lambda client: client.gather(client.map(write, range(5), lock=lock, key="write")),
+            lambda client: client.gather(client.map(write, range(6), lock=lock, key="write")),
         )
     waiting = samples[samples.reason == "waiting"]
     assert set(waiting.activity) == {"lock", ""}  # one holds it, and sleeps
