@@ -113,7 +113,7 @@ def test_what_a_client_cancels_is_counted(client: Client, tmp_path: Path) -> Non
         until(lambda: client.run_on_scheduler(number_of_tasks) == 0, "the scheduler to forget the tasks")
 
     (sentence,) = sentences(client, tmp_path / "run", work)
-    assert sentence.startswith("A client cancelled 8 tasks, the first ")
+    assert sentence.startswith("A client cancelled 8 tasks; the scheduler began to do so ")
 
 
 def test_where_nothing_fails_nothing_is_said(client: Client, tmp_path: Path) -> None:

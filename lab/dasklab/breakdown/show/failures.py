@@ -55,8 +55,9 @@ def _ends(failures: Failures, start: float, stop: float) -> Iterator[str]:
         own = [(time, count) for time, count in requests if start <= time <= stop + ARRIVAL_S]
         if own:
             total, first = sum(count for _, count in own), own[0][0] - start
-            at = "" if total == 1 else "the first "
-            yield f"A client {verb} {counted(total, 'task')}, {at}{first:.1f} s after the start."
+            when = "did so" if total == 1 else "began to do so"
+            tasks = counted(total, "task")
+            yield f"A client {verb} {tasks}; the scheduler {when} {first:.1f} s after the start."
 
 
 def _attempts(kind: FailedKind) -> str:

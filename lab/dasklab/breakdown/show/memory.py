@@ -66,6 +66,6 @@ def _peak(peak: Peak, shares: Mapping[str, float]) -> str:
     if unmanaged > MOSTLY * peak.process:
         what = f"; {data_size(unmanaged)} of it are no results that Dask manages"
     return (
-        f"{peak.worker} used {data_size(peak.process)} of its limit of {data_size(peak.limit)}"
-        f"{while_running}: more than {threshold}{what}."
+        f"At a heartbeat {peak.worker} used {data_size(peak.process)} of its limit of"
+        f" {data_size(peak.limit)}{while_running}: more than {threshold}{what}."
     )

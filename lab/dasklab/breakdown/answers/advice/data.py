@@ -152,7 +152,10 @@ def _placement(case: Measurements) -> Symptom | None:
 
 
 def _share_with_free_holder(repeat: Repeat) -> float:
-    """Return which share of the fetched bytes a worker had that had a free thread, too."""
+    """Return which share of the fetched bytes a worker had that had a free thread, too.
+
+    A task that needs one piece of data has nothing that could be kept together.
+    """
     needs = repeat.needs
     fetched = np.flatnonzero(repeat.need_fetch != NONE)
     texts, names = pd.factorize(np.array(needs.holders, object)[fetched])
@@ -164,6 +167,7 @@ def _share_with_free_holder(repeat: Repeat) -> float:
         threads = repeat.threads[repeat.places.nodes[node]]
         is_free[mine] = load.at(np.nextafter(time[mine], 0)) < threads
     is_better = _has_most(repeat, fetched, holder[texts])
+    is_better &= np.bincount(needs.task, minlength=len(repeat.tasks))[needs.task[fetched]] > 1
     return float(nbytes[is_free & is_better].sum() / nbytes.sum()) if nbytes.sum() else 0.0
 
 

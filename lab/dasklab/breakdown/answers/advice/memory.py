@@ -32,7 +32,9 @@ def _spilling(case: Measurements) -> Symptom | None:
     nbytes = case.facts.spilled_bytes
     if not seconds or not nbytes:
         return None
-    text = f"Writing and reading {data_size(nbytes)} of spilled data took {seconds:.1f} s {case.length}"
+    text = (
+        f"The run waited {seconds:.1f} s {case.length} for spilled data, {data_size(nbytes)} written and read"
+    )
     return Symptom(seconds, text + _largest(case))
 
 

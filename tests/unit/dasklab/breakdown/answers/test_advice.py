@@ -129,6 +129,9 @@ class Example:
 
 SLOW_FETCH = [fetch("worker-2", "worker-1", 1.0, 4.0, ["add-0"])]
 NEEDS = [task("len-1", "worker-2", 1, 5.0, 6.0, needs=(("add-0", 3e6, ("worker-1",)),))]
+NEEDS_TWO = [
+    task("len-1", "worker-2", 1, 5.0, 6.0, needs=tuple((x, 3e6, ("worker-1",)) for x in ("add-0", "x")))
+]
 LONG = [task("big-1", "worker-1", 1, 1.0, 9.0), *equal_tasks(5, 0.1, "worker-2")]
 FOUR = {"worker-1": 2, "worker-2": 2}
 TAIL = [
@@ -255,7 +258,7 @@ EXAMPLES = {
         bottleneck=(WORKER_LAG, "worker-1"), busy=BLOCKED,
     ),
     "spilling": Example(
-        "70 MB of spilled data took 3.0 s of 10.0 s; results of add are the largest together, 80 MB", DISK,
+        "for spilled data, 70 MB written and read; results of add are the largest together, 80 MB", DISK,
         tasks=[*(row | {"nbytes": 40e6} for row in equal_tasks(2, 0.1)),
                task("sum-1", "worker-2", 1, 1.0, 2.0) | {"nbytes": 9.0}],
         facts=Facts(spilled_bytes=70e6),
@@ -286,7 +289,8 @@ EXAMPLES = {
     ),
     "avoidable transfers": Example(
         "data that another worker had, where threads were free", PEER, bottleneck=(PLACEMENT, "worker-2"),
-        tasks=[*equal_tasks(1, 0.1), *NEEDS], fetches=SLOW_FETCH,
+        tasks=[*equal_tasks(1, 0.1), *NEEDS_TWO],
+        fetches=[fetch("worker-2", "worker-1", 1.0, 4.0, ["add-0", "x"])],
     ),
     "slow serialising": Example(
         "for results of add to be serialised", SERIALISE, tasks=NEEDS,
@@ -402,7 +406,7 @@ HALF_ON_EACH = [
         needs=(("add-0", 3e6, ("worker-1",)), ("x", 3e6, ("worker-2",))),
     )
 ]  # fmt: skip
-BUSY_HOLDER = [task("long-1", "worker-1", 1, 0.5, 6.0), *NEEDS]
+BUSY_HOLDER = [task("long-1", "worker-1", 1, 0.5, 6.0), *NEEDS_TWO]
 
 
 def left(title: str) -> Measurements:
@@ -563,6 +567,9 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("many scattered objects", "few"): lambda: below("scatter"),
     ("avoidable transfers", "half on each"): lambda: below(
         "avoidable transfers", tasks=[*equal_tasks(1, 0.1), *HALF_ON_EACH]
+    ),
+    ("avoidable transfers", "one piece"): lambda: below(
+        "avoidable transfers", tasks=[*equal_tasks(1, 0.1), *NEEDS]
     ),
     ("avoidable transfers", "busy holder"): lambda: below("avoidable transfers", tasks=BUSY_HOLDER),
     ("avoidable transfers", "converting"): lambda: below("avoidable transfers", cause=SERIALISE),

@@ -14,8 +14,14 @@ from tests.unit.dasklab.breakdown.timelines import make_repeat, task
 @pytest.mark.parametrize(
     ("failures", "sentence"),
     [
-        (Failures(retried=[(4.0, 2)]), "A client retried 2 tasks, the first 4.0 s after the start."),
-        (Failures(cancelled=[(10.02, 1)]), "A client cancelled 1 task, 10.0 s after the start."),
+        (
+            Failures(retried=[(4.0, 2)]),
+            "A client retried 2 tasks; the scheduler began to do so 4.0 s after the start.",
+        ),
+        (
+            Failures(cancelled=[(10.02, 1)]),
+            "A client cancelled 1 task; the scheduler did so 10.0 s after the start.",
+        ),
         (Failures(cancelled=[(12.0, 1)]), ""),
     ],
     ids=["retry", "last act of the block", "after the block"],
