@@ -137,13 +137,13 @@ def _threads_in_use(tasks: pd.DataFrame, threads: Mapping[str, int]) -> Codes:
 
     Where tasks of a worker name more threads than it has, each gets a number that was free: when a nanny
     starts a worker again, or a task secedes, new threads take the place of others, and the thread of an
-    attempt that ended with its worker is not known.
+    attempt that ended with its worker is not known. Times that its worker did not tell are less exact.
     """
     thread = tasks.thread.fillna(0).astype(np.int64)
     number = thread.groupby(tasks.worker).nunique()
     result = np.array(thread, np.int64)
     too_many = tasks.worker.isin([worker for worker, used in number.items() if used > threads[str(worker)]])
-    rows, unknown = tasks[too_many], (thread == 0)[too_many]
+    rows, unknown = tasks[too_many], ((thread == 0) | tasks.arrived_s.isna())[too_many]
     start = floats(rows.start_s)
     kept_until = np.fmin(floats(rows.stop_s), floats(rows.seceded_s))
     kept_until = np.maximum(start, np.where(unknown, kept_until - UNCERTAIN_END_S, kept_until))

@@ -120,8 +120,8 @@ def test_a_lost_attempt_ends_when_the_scheduler_noticed_it() -> None:
 
 @pytest.mark.parametrize(
     ("second", "number"),
-    [((2.0, 3.0), 1), ((0.5, 3.0), 2)],
-    ids=["after the first thread", "beside it"],
+    [((2.0, 3.0), 1), ((0.9999, 3.0), 1), ((0.5, 3.0), 2)],
+    ids=["after the first thread", "after it, by stamps that are less exact", "beside it"],
 )
 def test_a_worker_that_was_started_again_has_no_more_threads(
     second: tuple[float, float], number: int
