@@ -37,21 +37,22 @@ class CpuUse:
 
     def between(self, start: Floats, stop: Floats) -> tuple[Floats, Floats, Floats]:
         """Return for the time between two moments the three figures, interpolated."""
-        cpu, waiting, loop_waiting = (
-            np.interp(stop, self.time, total) - np.interp(start, self.time, total)
-            for total in (self.cpu_s, self.waiting_s, self.loop_waiting_s)
+        return (
+            self._rise(self.cpu_s, start, stop),
+            self._rise(self.waiting_s, start, stop),
+            self._rise(self.loop_waiting_s, start, stop),
         )
-        return cpu, waiting, loop_waiting
 
     def held_between(self, start: Floats, stop: Floats) -> Floats:
         """Return for how long threads held the interpreter between two moments, interpolated."""
-        return np.asarray(np.interp(stop, self.time, self.held_s) - np.interp(start, self.time, self.held_s))
+        return self._rise(self.held_s, start, stop)
 
     def loop_between(self, start: Floats, stop: Floats) -> Floats:
         """Return the CPU time of the event loop between two moments, interpolated."""
-        return np.asarray(
-            np.interp(stop, self.time, self.loop_cpu_s) - np.interp(start, self.time, self.loop_cpu_s)
-        )
+        return self._rise(self.loop_cpu_s, start, stop)
+
+    def _rise(self, total: Floats, start: Floats, stop: Floats) -> Floats:
+        return np.asarray(np.interp(stop, self.time, total) - np.interp(start, self.time, total))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,11 @@ class IntervalSets:
         stays = number[self.member] >= 0 if len(number) else np.zeros(len(self.member), bool)
         return IntervalSets(number[self.member[stays]], self.start[stays], self.stop[stays])
 
+    @property
+    def total_s(self) -> float:
+        """For how long the intervals of all members last together."""
+        return float((self.stop - self.start).sum())
+
     def union(self, other: IntervalSets) -> IntervalSets:
         """Return what either covers, of each member."""
         return IntervalSets(

@@ -59,7 +59,7 @@ class Stays:
             last = np.flatnonzero((name == death.worker) & (until == stop) & (stop < end))
             last = last[np.abs(stop[last] - death.time) < SAME_END_S]
             until[last] = [new[new > left][0] for left in stop[last]]
-        member = np.array([nodes[str(each)] for each in name], np.int64)
+        member = np.array([nodes[str(worker)] for worker in name], np.int64)
         return IntervalSets(member, stop, until)
 
     def without_any(self, start: float, stop: float) -> IntervalSets:

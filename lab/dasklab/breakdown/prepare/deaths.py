@@ -80,5 +80,5 @@ def _count(value: Any) -> int | None:
 
 
 def detail_of(text: str) -> Mapping[str, Any]:
-    """Return what an event says beside its kind and subject."""
+    """Return the details of an event, which are JSON; none of one that has none."""
     return dict(json.loads(text)) if text.startswith("{") else {}

@@ -205,7 +205,7 @@ class _Process:
         does it at other times.
         """
         ran = IntervalSets(np.full(len(start), self.node), start, stop)
-        ran_s = float((ran.stop - ran.start).sum())
+        ran_s = ran.total_s
         busy_s = self.busy.stop - self.busy.start
         blocked = (self.busy.member == self.node) & (busy_s > BLOCKED_S)
         during_s = float(self._within(ran, self.busy.start[blocked], self.busy.stop[blocked]).sum())

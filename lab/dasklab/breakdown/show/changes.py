@@ -47,14 +47,15 @@ def _workers(repeat: Repeat, failures: Failures) -> Iterator[str]:
         for absence in zip(names, away.start.tolist(), away.stop.tolist(), strict=True)
         if absence[1] < repeat.left.get(absence[0], np.inf)  # it came back
     ]
-    gone, back = [(name, time) for name, time, _ in absences], [(name, time) for name, _, time in absences]
+    departures = [(name, time) for name, time, _ in absences]
+    returns = [(name, time) for name, _, time in absences]
     died = [(death.worker, death.time) for death in failures.deaths]
     left = [
         (name, time)
-        for name, time in (*repeat.left.items(), *gone)
+        for name, time in (*repeat.left.items(), *departures)
         if not any(name == dead and abs(time - moment) < TOGETHER_S for dead, moment in died)
     ]
-    moves = [(time, "joined", name) for name, time in (*repeat.joined.items(), *back)]
+    moves = [(time, "joined", name) for name, time in (*repeat.joined.items(), *returns)]
     moves = sorted([*moves, *((time, "left", name) for name, time in left)])
     moves = [move for move in moves if repeat.start < move[0] < repeat.stop]
     texts, joined = [], sum(verb == "joined" for _, verb, _ in moves)

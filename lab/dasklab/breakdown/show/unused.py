@@ -36,7 +36,7 @@ def unused_sentences(repeat: Repeat, facts: Facts) -> Iterator[Sentence]:
 def _running_s(repeat: Repeat) -> float:
     start, stop = np.maximum(repeat.tasks.start, repeat.start), np.minimum(repeat.tasks.stop, repeat.stop)
     some = IntervalSets(np.zeros(len(start), np.int64), start, stop)
-    return float((some.stop - some.start).sum())
+    return some.total_s
 
 
 def _memory(repeat: Repeat, workers: Sequence[WorkerMemory]) -> Iterator[Sentence]:

@@ -47,8 +47,9 @@ def _wrap(notes: dict[str, Note]) -> Undo:
             return int(measure(value))
         finally:
             stop = time()
-            if stop - start > LEAST_S and (note := current()[1]):
-                note(start, stop, current()[0], SIZEOF, None)
+            key, note = current() if stop - start > LEAST_S else (None, None)
+            if note is not None:
+                note(start, stop, key, SIZEOF, None)
 
     def sync(self: Any, function: Any, *args: Any, **options: Any) -> Any:
         key, note = current()

@@ -69,7 +69,7 @@ def gathered(repeat: Repeat) -> Gathered:
     return Gathered(
         results=len(sizes),
         nbytes=float(sizes.sum()),
-        seconds=float((waits.stop - waits.start).sum()),
+        seconds=waits.total_s,
         busy_s=float(repeat.busy.within(client, waits.start, waits.stop).sum()),
     )
 
@@ -121,7 +121,7 @@ def _scatter(case: Measurements) -> Symptom | None:
     seconds, nbytes = case.path_s(SCATTER), case.facts.scattered_bytes
     start, stop = case.repeat.calls.of_kind("scatter")
     calls = IntervalSets(np.zeros(len(start), np.int64), start, stop)
-    mbit = 8e-6 * nbytes / max(1e-9, float((calls.stop - calls.start).sum()))
+    mbit = 8e-6 * nbytes / max(1e-9, calls.total_s)
     is_large = nbytes >= LEAST_BYTES
     rate = f", at {mbit:.0f} Mbit/s" if is_large and mbit < SLOW_MBIT else ""
     size = data_size(nbytes) if is_large else "data"

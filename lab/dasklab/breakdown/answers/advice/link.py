@@ -55,14 +55,12 @@ def _slow_graphs(repeat: Repeat) -> str:
     same_link = np.zeros(len(nbytes), np.int64)
     moved = IntervalSets(same_link[large], departure[large], arrival[large])
     share = np.nan_to_num(moved.within(same_link, departure, arrival) / np.maximum(arrival - departure, 1e-9))
-    seconds = float((moved.stop - moved.start).sum())
-    return _slow("graphs", float((nbytes * np.clip(share, large, 1.0)).sum()) / max(1e-9, seconds))
+    return _slow("graphs", float((nbytes * np.clip(share, large, 1.0)).sum()) / max(1e-9, moved.total_s))
 
 
 def _together_s(start: Floats, stop: Floats) -> float:
     """Return for how long at least one of some transfers was under way."""
-    some = IntervalSets(np.zeros(len(start), np.int64), start, stop)
-    return float((some.stop - some.start).sum())
+    return IntervalSets(np.zeros(len(start), np.int64), start, stop).total_s
 
 
 def _slow(what: str, bytes_per_s: float) -> str:
