@@ -1,4 +1,4 @@
-"""The study's NIC experiment as one program: ``python lab/nic_matrix.py``, from any folder.
+"""The study's NIC experiment as one program: ``python lab/nic_matrix.py`` in the project's folder.
 
 The same as ``dasklab run nic_matrix``, except that results go to the project's own ``results`` folder.
 """

@@ -26,7 +26,7 @@ from dasklab.machines import local_host
 from dasklab.machines.doctor import CheckedLab
 from dasklab.machines.endpoint import presence
 from dasklab.machines.endpoint.proxmox import Resource
-from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.model.experiments import experiment
 from dasklab.model.forms.json_output import json_schema
 from dasklab.paths import SHARE as ROOT
@@ -138,14 +138,15 @@ def test_help_takes_less_than_a_second_of_cpu() -> None:
     assert sum(after[2:4]) - sum(before[2:4]) < 1
 
 
+LAB = ("-i", str(DEFAULT))  # a mistake is made in a folder that has no lab
 MISTAKES = [
     (("plan", "-i", "nowhere.yml"), "inventory /nowhere.yml does not exist"),
     (("-i", "nowhere.yml", "plan"), "inventory /nowhere.yml does not exist"),
-    (("ssh", "pve"), "pve is a node, not a host of the lab; there are client, scheduler"),
+    ((*LAB, "ssh", "pve"), "pve is a node, not a host of the lab; there are client, scheduler"),
     (("inspect", "-i", "/etc/passwd"), "inventory /etc/passwd: "),
     (("record", "127.0.0.1", "{tmp}/record"), "127.0.0.1: the port is missing"),
     (("explain", "/etc"), "etc: this is no record, trial or run\n"),
-    (("ssh", "worker-9"), "no host 'worker-9' in inventory"),
+    ((*LAB, "ssh", "worker-9"), "no host 'worker-9' in inventory"),
     (("up", "-i", "nowhere.yml"), "inventory /nowhere.yml does not exist"),
     (("run", "nix"), "no experiment 'nix'\n  `dasklab run` lists all"),
     (("run", "basline"), "no experiment 'basline'. Did you mean baseline?"),
@@ -154,10 +155,10 @@ MISTAKES = [
         ("run", "/proc"),
         "/proc is not a run: it has no experiment.json\n  to list all runs: dasklab results\n",
     ),
-    (("status",), "there is no lab yet\n  to create it: dasklab up\n"),
-    (("ssh", "worker-1"), "there is no lab yet\n"),
-    (("run", "baseline", "--results", "{tmp}"), "there is no lab yet\n"),
-    (("baseline", "--results", "{tmp}"), "there is no lab yet\n"),
+    ((*LAB, "status"), "there is no lab yet\n  to create it: dasklab up\n"),
+    ((*LAB, "ssh", "worker-1"), "there is no lab yet\n"),
+    ((*LAB, "run", "baseline", "--results", "{tmp}"), "there is no lab yet\n"),
+    ((*LAB, "baseline", "--results", "{tmp}"), "there is no lab yet\n"),
 ]
 
 
@@ -174,6 +175,33 @@ def test_a_mistake_gives_one_line_without_a_traceback(
     assert result.exit_code == 1
     assert result.stderr.startswith(f"dasklab: {message}")
     assert len(result.stderr.strip().splitlines()) <= 2
+
+
+WORDS = {  # of a command that takes an inventory, where it needs more
+    "ssh": ["worker-1"],
+    "tc": ["worker-1", "reset"],
+    "capture": ["worker-1"],
+    "run": ["baseline"],
+    "minipve": ["stop", "--purge"],
+    "destroy": ["--yes"],
+}
+
+
+def test_in_a_folder_without_a_lab_no_command_takes_that_of_the_checkout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DASKLAB_INVENTORY", raising=False)
+    monkeypatch.setattr(playbook, "run", forbidden)
+    named = {names[0] for names, command in EVERY.items() if "inventory" in {p.name for p in command.params}}
+    assert named > set(WORDS)
+    for name in named - {"reproduce"}:  # it reads a run first
+        result = run(name, *WORDS.get(name, []))
+        assert (name, result.exit_code) == (name, 1)
+        assert result.stderr == (
+            f"dasklab: there is no lab in {tmp_path}: it has no inventory/hosts.yml\n"
+            "  to name another lab: -i FOLDER/inventory/hosts.yml; to create one: dasklab init mylab\n"
+        )
 
 
 def test_a_separate_process_prints_the_same_error() -> None:

@@ -21,16 +21,24 @@ from dasklab.errors import LabError, did_you_mean
 from dasklab.machines.inventory.groups import REQUIRED, missing_group
 from dasklab.model.forms.strict import plain
 from dasklab.model.forms.yaml_file import require_bounded
-from dasklab.paths import INVENTORIES, IS_CHECKOUT, PLAYBOOKS, ansible_settings
+from dasklab.paths import INVENTORIES, IS_CHECKOUT, PLAYBOOKS, SHARE, ansible_settings
 
 DEFAULT = INVENTORIES / "hosts.yml"
 YAML_SUFFIXES = {".yml", ".yaml"}
+VAULT_HINT = (
+    "name a file with the vault's password: --vault-password-file, ANSIBLE_VAULT_PASSWORD_FILE,"
+    " or vault_password_file in ansible.cfg"
+)
 
 
 def default_inventory() -> Path:
-    """Return ``./inventory/hosts.yml``, which `dasklab init` writes, or else the checkout's own."""
+    """Return ``./inventory/hosts.yml``, which `dasklab init` writes, or in a checkout its own.
+
+    Elsewhere no lab is meant, so the file that is returned does not exist.
+    """
     local = Path("inventory/hosts.yml").absolute()
-    return local if local.exists() or not IS_CHECKOUT else DEFAULT
+    in_checkout = IS_CHECKOUT and local.resolve().is_relative_to(SHARE)
+    return DEFAULT if in_checkout and not local.exists() else local
 
 
 class Inventory:
@@ -49,13 +57,16 @@ class Inventory:
         from ansible.vars.manager import VariableManager
 
         if not path.exists():
-            hint = f"the default is {DEFAULT}" if IS_CHECKOUT else "to create one: dasklab init mylab"
+            hint = "to name another lab: -i FOLDER/inventory/hosts.yml; to create one: dasklab init mylab"
+            if path == default_inventory():
+                raise LabError(f"there is no lab in {Path.cwd()}: it has no inventory/hosts.yml", hint)
             raise LabError(f"inventory {path} does not exist", hint)
         _refuse_broken_yaml(path)
         self.path = path
         _load_plugins()
         self._loader = DataLoader()
         self._loader.set_basedir(str(PLAYBOOKS))  # its group_vars apply to every inventory
+        _load_vault_secrets(self._loader)
         warnings = io.StringIO()  # one of each parser, if no parser can read the file
         try:
             with redirect_stderr(warnings):
@@ -121,7 +132,8 @@ class Inventory:
         try:
             return plain(Templar(loader=self._loader, variables=raw).template(raw[name]))
         except AnsibleError as error:
-            raise LabError(f"inventory {self.path}: {host}: {name}: {_first_line(error)}") from None
+            message = f"inventory {self.path}: {host}: {name}: {_first_line(error)}"
+            raise LabError(message, _vault_hint(error)) from None
 
     def optional(self, host: str, name: str) -> Any:
         """Return a resolved variable, or None if the host does not have it."""
@@ -137,7 +149,12 @@ class Inventory:
             raise LabError(
                 f"no host {host!r} in inventory {self.path}; there are {', '.join(names)}{suggestion}"
             )
-        variables: dict[str, Any] = self._variables.get_vars(host=ansible_host)
+        from ansible.errors import AnsibleError
+
+        try:
+            variables: dict[str, Any] = self._variables.get_vars(host=ansible_host)
+        except AnsibleError as error:  # a file of variables that the vault's password does not open
+            raise LabError(f"inventory {self.path}: {_first_line(error)}", _vault_hint(error)) from None
         self._host_variables[host] = {**variables, "hostvars": self._hostvars, **self._playbook}
         return self._host_variables[host]
 
@@ -148,6 +165,39 @@ def _load_plugins() -> None:
 
     init_plugin_loader([])
     add_all_plugin_dirs(str(PLAYBOOKS))
+
+
+def _load_vault_secrets(loader: Any) -> None:
+    """Give Ansible the passwords of its vault: those that ansible-playbook will take from the same settings.
+
+    Raises:
+        LabError: a password cannot be read.
+    """
+    from ansible import constants
+    from ansible.errors import AnsibleError
+    from ansible.parsing import vault
+
+    setting = constants.config.get_config_value
+    sources = [*setting("DEFAULT_VAULT_IDENTITY_LIST"), setting("DEFAULT_VAULT_PASSWORD_FILE")]
+    secrets = []
+    for source in filter(None, sources):
+        vault_id, _, file = source.rpartition("@")
+        try:
+            secret = vault.get_file_vault_secret(file, vault_id=vault_id or None, loader=loader)
+            secret.load()
+        except AnsibleError as error:
+            raise LabError(_first_line(error), VAULT_HINT) from None
+        secrets.append((vault_id or constants.DEFAULT_VAULT_IDENTITY, secret))
+    loader.set_vault_secrets(secrets)
+    if context := getattr(vault, "VaultSecretsContext", None):  # since ansible-core 2.19; one per process
+        if present := context.current(optional=True):
+            present.secrets[:] = secrets
+        else:
+            context.initialize(context(secrets))
+
+
+def _vault_hint(error: Exception) -> str | None:
+    return VAULT_HINT if "vault" in str(error).lower() else None
 
 
 def _refuse_broken_yaml(path: Path) -> None:

@@ -71,10 +71,10 @@ def test_example_of_many_workers_suits_its_experiment() -> None:
     assert {trial.workers for trial in planned} == {3, 6, 12, 24, 48}
 
 
-def test_missing_inventory_names_the_default(tmp_path: Path) -> None:
+def test_missing_inventory_says_how_to_name_or_create_one(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="does not exist") as caught:
         Inventory(tmp_path / "nowhere.yml")
-    assert str(DEFAULT) in (caught.value.hint or "")
+    assert "-i FOLDER/inventory/hosts.yml; to create one: dasklab init" in (caught.value.hint or "")
 
 
 def test_inventory_without_a_lab_is_refused(tmp_path: Path) -> None:
