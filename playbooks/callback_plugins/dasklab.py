@@ -117,19 +117,27 @@ def repeats(line: str, printed: list[str]) -> bool:
 def forget_closed_workers_when_stopped() -> None:
     """Keep Ansible from ending with a traceback when it is stopped while it replaces a worker.
 
-    Its handler asks each worker whether it is alive, and Python refuses that for a worker that was closed.
+    Its handler asks each worker whether it is alive, and Python refuses that for a worker that was closed,
+    and in a worker that was just forked and still has the handler.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         handler = signal.getsignal(number)
         manager = getattr(handler, "__self__", None)
         if callable(handler) and isinstance(manager, TaskQueueManager):
-            signal.signal(number, partial(_stop, manager, handler))
+            signal.signal(number, partial(_stop, manager, handler, os.getpid()))
 
 
 def _stop(
-    manager: Any, handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None
+    manager: Any,
+    handler: Callable[[int, FrameType | None], Any],
+    pid: int,
+    number: int,
+    frame: FrameType | None,
 ) -> None:
-    """Handle a signal as Ansible does, without the workers that were closed."""
+    """Handle a signal as Ansible does, without the workers that were closed; a forked worker just ends."""
+    if os.getpid() != pid:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
     manager._workers[:] = [
         None if worker is None or worker._closed else worker for worker in manager._workers
     ]

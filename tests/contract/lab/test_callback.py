@@ -90,17 +90,27 @@ class CallbackModule(CallbackBase):
     CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, "notification", "stop"
 
     def v2_playbook_on_start(self, playbook):
-        close = WorkerProcess.close
+        close, run = WorkerProcess.close, WorkerProcess.run
+        number = int(os.environ["STOP"])
 
         def close_and_stop(worker):
             close(worker)
-            os.kill(os.getpid(), int(os.environ["STOP"]))
+            os.kill(os.getpid(), number)
 
-        WorkerProcess.close = close_and_stop
+        def stop_and_run(worker):  # in the fork, which still has the handlers of its parent
+            if worker._host.name == "worker-1":
+                os.kill(os.getppid(), number)
+                os.kill(os.getpid(), number)
+            run(worker)
+
+        if os.environ["MOMENT"] == "close":
+            WorkerProcess.close = close_and_stop
+        else:
+            WorkerProcess.run = stop_and_run
 """
 SAME_WORKER_TWICE = """
 - name: Work
-  hosts: client
+  hosts: all
   gather_facts: false
   strategy: ansible.builtin.linear
   tasks:
@@ -109,9 +119,10 @@ SAME_WORKER_TWICE = """
 """
 
 
+@pytest.mark.parametrize("moment", ["close", "fork"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 99)])
 def test_a_stop_while_ansible_replaces_a_worker_is_no_traceback(
-    number: signal.Signals, status: int, tmp_path: Path
+    number: signal.Signals, status: int, moment: str, tmp_path: Path
 ) -> None:
     (tmp_path / "hosts.yml").write_text(HOSTS)
     (tmp_path / "book.yml").write_text(SAME_WORKER_TWICE)
@@ -120,15 +131,17 @@ def test_a_stop_while_ansible_replaces_a_worker_is_no_traceback(
     settings = {
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_CALLBACK_PLUGINS": f"{PLAYBOOKS / 'callback_plugins'}:{tmp_path / 'plugins'}",
-        "ANSIBLE_FORKS": "1",
+        "ANSIBLE_FORKS": "1" if moment == "close" else "5",
         "DASKLAB_CACHE": str(tmp_path),
         "STOP": str(int(number)),
+        "MOMENT": moment,
     }
     program = Path(sys.executable).with_name("ansible-playbook")
     argv = [str(program), "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "book.yml")]
+    argv += ["--limit", "client" if moment == "close" else "all"]
     process = subprocess.run(
         argv, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | settings
     )
-    assert "First: " in process.stdout
+    assert moment == "fork" or "First: " in process.stdout
     assert "bug" not in process.stderr and "Traceback" not in process.stderr
     assert process.returncode == status
