@@ -27,6 +27,7 @@ PATH_VARIABLES = (
     "XDG_CACHE_HOME",
     "XDG_DATA_HOME",
     "PROXMOX_CA_FILE",
+    "ANSIBLE_VAULT_PASSWORD_FILE",
 )
 
 
@@ -34,7 +35,7 @@ def make_environment_absolute() -> None:
     """Make the paths in environment variables absolute, because child processes may run in another folder."""
     for name in PATH_VARIABLES:
         if value := os.environ.get(name):
-            os.environ[name] = str(Path(value).absolute())
+            os.environ[name] = str(Path(value).expanduser().absolute())
 
 
 def ansible_settings(inventory: Path) -> dict[str, str]:

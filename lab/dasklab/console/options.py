@@ -23,13 +23,28 @@ def chosen_inventory() -> Path:
     return before_command or Path(os.environ.get("DASKLAB_INVENTORY") or default_inventory())
 
 
-inventory_option = click.option(
-    *INVENTORY,
-    type=UserPath(),
-    default=chosen_inventory,
-    show_default="inventory/hosts.yml, or $DASKLAB_INVENTORY",
-    help="Inventory of the lab.",
-)
+def inventory_option(command: Command) -> Command:
+    """Add the options of commands that read an inventory: which one, and the password of its vault."""
+    vault = click.option(
+        "--vault-password-file",
+        type=UserPath(exists=True, dir_okay=False),
+        expose_value=False,
+        callback=_set_vault_password_file,
+        help="File with the Ansible Vault password of the inventory, or a program that prints it.",
+    )
+    inventory = click.option(
+        *INVENTORY,
+        type=UserPath(),
+        default=chosen_inventory,
+        show_default="inventory/hosts.yml, or $DASKLAB_INVENTORY",
+        help="Inventory of the lab.",
+    )
+    return inventory(vault(command))
+
+
+def _set_vault_password_file(_: click.Context, __: click.Parameter, file: Path | None) -> None:
+    if file:
+        os.environ["ANSIBLE_VAULT_PASSWORD_FILE"] = str(file)  # for the inventory and for playbooks
 
 
 def _results(path_type: UserPath) -> Callable[[Command], Command]:

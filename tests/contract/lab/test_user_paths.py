@@ -84,6 +84,26 @@ def test_plan_and_status_start_no_endpoint(user: User) -> None:
     assert not user.state.exists()
 
 
+def test_secrets_in_a_vault_are_read_by_commands_and_playbooks(tmp_path: Path) -> None:
+    user = User(tmp_path)
+    (tmp_path / "password").write_text("open\n")
+    encrypted = user.run("ansible-vault", "encrypt_string", "--vault-password-file", "password", "vmbr987")
+    tag, *lines = encrypted.stdout.strip().splitlines()
+    variables = tmp_path / "inventory" / "group_vars" / "all.yml"
+    value = "\n".join([tag, *(f"  {line.strip()}" for line in lines)])
+    variables.write_text(re.sub("(?<=^lab_bridge: ).*", value, variables.read_text(), flags=re.MULTILINE))
+    closed = user.run("dasklab", "inspect")
+    assert (closed.returncode, "name a file with the vault's password" in closed.stderr) == (1, True)
+    assert len(closed.stderr.splitlines()) == 2
+    missing = user.run("dasklab", "inspect", ANSIBLE_VAULT_PASSWORD_FILE="nowhere")
+    assert missing.stderr.startswith(f"dasklab: The vault password file {tmp_path}/nowhere was not found\n")
+    assert "on vmbr987" in user.run("dasklab", "inspect", "--vault-password-file", "password").stdout
+    by_environment = user.run("dasklab", "plan", ANSIBLE_VAULT_PASSWORD_FILE="password")
+    assert "iface=vmbr987" in by_environment.stdout, by_environment.stdout + by_environment.stderr
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nvault_password_file = password\n")
+    assert "on vmbr987" in user.run("dasklab", "inspect").stdout
+
+
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("inventory", ["nowhere.yml", "nolab.yml"])
 def test_playbook_refuses_an_inventory_without_a_lab(user: User, inventory: str, verb: str) -> None:

@@ -118,8 +118,9 @@ def _mistakes(inventory: Inventory) -> Iterator[tuple[str, str]]:
         names = inventory.names(host)
         for mistake in (*unknown(names), *_unknown_keys(inventory, host), *_missing(names)):
             yield host, mistake
+        values = _values(inventory, host, LabVariables.model_fields)
         try:
-            validate(LabVariables, _values(inventory, host, LabVariables.model_fields), "")
+            validate(LabVariables, values, "")
             validate(_role_variables(), _resolvable(inventory, host), "")
         except LabError as error:
             yield host, error.message.removeprefix(": ")
