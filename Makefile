@@ -94,13 +94,22 @@ packages: python
 test-packages: packages
 	@$(call install-missing,$(TEST_TOOLS))
 
-# A Python's own pip may be years old, and then takes twice as long to find what fits. What hardly anybody imports is
-# not compiled: Ansible's collections are half of all modules, and packages bring their tests.
-.venv/ready: pyproject.toml constraints.txt | python
-	$(PYTHON) -m venv --upgrade-deps .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+# pip installs uv, and uv the rest: nothing whose hash is not in the lock file. Only modules that are imported often are
+# compiled: Ansible's collections are half of all, and packages bring their tests.
+LOCK := requirements.lock
+UV := $(BIN)/uv --system-certs pip
+.venv/ready: pyproject.toml $(LOCK) | python
+	$(PYTHON) -m venv .venv
+	sed -n '/^uv==/,/[^\\]$$/p' $(LOCK) | $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r /dev/stdin
+	$(UV) install --quiet --python $(BIN)/python --require-hashes -r $(LOCK)
+	$(UV) install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q -j 0 -x '/(ansible_collections|tests)/' .venv/lib >/dev/null || true # some templates are no Python
 	@touch $@
+
+.PHONY: lock
+lock: ## add what pyproject.toml asks for to the lock file; LOCK_OPTIONS=--upgrade for the newest versions of all
+	$(UV) compile --quiet --no-python-downloads --universal --python-version 3.10 --extra dev --generate-hashes \
+		--no-annotate --custom-compile-command 'make lock' $(LOCK_OPTIONS) pyproject.toml -o $(LOCK)
 
 # Install the packages of the commands that are missing.
 define install-missing

@@ -36,12 +36,18 @@ class Installed:
     log: Path
 
     @classmethod
-    def make(cls, folder: Path, requirements: Iterable[str], python: str = sys.executable) -> Installed:
-        """Create an environment below ``folder`` and install ``requirements``, arguments of pip, into it."""
+    def make(
+        cls, folder: Path, requirements: Iterable[str], python: str = sys.executable, lock: Path | None = None
+    ) -> Installed:
+        """Create an environment in ``folder`` and install ``requirements``: by pip, or by uv from a lock."""
         installed = cls(folder, folder / "checkout.log")
         subprocess.run([python, "-m", "venv", str(folder / "venv")], check=True)
-        pip = [str(installed.program("python")), "-m", "pip", "install", "--quiet", "--no-compile"]
-        subprocess.run([*pip, *requirements], check=True)
+        target = str(installed.program("python"))
+        command = [target, "-m", "pip", "install", "--no-compile"]
+        if lock:
+            uv = [sys.executable, "-m", "uv", "--system-certs", "pip", "install"]
+            command = [*uv, "--python", target, "--constraints", str(lock)]
+        subprocess.run([*command, "--quiet", *requirements], check=True)
         [packages] = (folder / "venv" / "lib").glob("python*/site-packages")
         code = CHECKOUT_WATCH.format(root=f"{ROOT}{os.sep}", log=str(installed.log))
         (packages / "checkout_watch.py").write_text(code)

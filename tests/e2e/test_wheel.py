@@ -28,7 +28,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """The environment; what a failed test leaves is removed by the program's own commands."""
     wanted = f"dasklab[lab,minipve,report] @ {wheel.as_uri()}"
     folder = tmp_path_factory.mktemp("user")
-    installed = Installed.make(folder, [wanted, "-c", str(ROOT / "constraints.txt")])
+    installed = Installed.make(folder, [wanted], lock=ROOT / "requirements.lock")
     yield installed
     if (folder / "tutorial" / "home" / "state" / "dasklab" / "mylab").exists():
         state = str(folder / "tutorial" / "home" / "state")
