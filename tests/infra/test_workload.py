@@ -21,6 +21,6 @@ def test_workloads_are_the_controller_s(host: Any, requested: dict[str, Any]) ->
     assert not host.ansible("ansible.builtin.copy", arguments)["changed"]
 
 
-@pytest.mark.parametrize("folder", ["records", "records/recorder"])
+@pytest.mark.parametrize("folder", ["model/settings", "records", "records/recorder"])
 def test_recorder_is_installed(host: Any, folder: str) -> None:
     assert host.file(f"{FOLDER}/dasklab/{folder}").is_directory

@@ -12,7 +12,7 @@ import click
 from dasklab.console.options import inventory_option, new_results_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.trials.exit_status import HELP
-from dasklab.console.trust import require_trust, trust_option, workloads_of
+from dasklab.console.trust import cells_of, require_trust, trust_option
 from dasklab.errors import LabError, did_you_mean
 from dasklab.predict import SEEDS
 from dasklab.terminal import print_table
@@ -57,7 +57,8 @@ def reproduce(
     if cell not in finished_cells:
         allowed = f"{'; '.join(finished_cells) or 'none'}{did_you_mean(cell, finished_cells)}"
         raise LabError(f"{old}: no finished trial of a cell {cell!r}; allowed: {allowed}")
-    require_trust(workloads_of(stored.experiment), old, trusted=trusted)
+    measured = [trial.requested for trial in stored.trials]
+    require_trust([*cells_of(stored.experiment), *measured], old, trusted=trusted)
     if simulate is None:
         simulate = stored.simulated is not None
     with redirect_stdout(sys.stderr) if as_json else nullcontext():

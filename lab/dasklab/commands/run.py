@@ -13,12 +13,14 @@ from dasklab.console.completion import complete_experiments
 from dasklab.console.options import inventory_option, new_results_option, on_option
 from dasklab.console.path_types import UserPath
 from dasklab.console.trials.exit_status import HELP
-from dasklab.console.trust import require_trust, trust_experiment, trust_option, workloads_of
+from dasklab.console.trust import cells_of, require_trust, trust_experiment, trust_option
 from dasklab.errors import LabError
 from dasklab.predict import SEEDS
 from dasklab.terminal import counted, duration, print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dasklab.model.experiments.experiment import Experiment
     from dasklab.model.experiments.trial import RequestedTrial, Setup
     from dasklab.results.run import Run
@@ -159,7 +161,7 @@ def run(
         if experiment.is_file(what):
             trust_experiment(content, place, trusted=trusted)
         if source:
-            require_trust(workloads_of(content), source, trusted=trusted)
+            require_trust([*cells_of(content), *_measured(source, content)], source, trusted=trusted)
         if blocks and until is None:
             content = content.model_copy(update={"blocks": blocks})
         if source:
@@ -175,6 +177,16 @@ def run(
         from dasklab.console.trials.outcome import exit_status
 
         sys.exit(exit_status(run))
+
+
+def _measured(source: Path, content: Experiment) -> Iterator[RequestedTrial]:
+    """Yield the trials of a run or trial that simulations of an experiment take their costs from."""
+    from dasklab.predict.sources import sources
+    from dasklab.results.run import open_run
+
+    workloads = [settings.workload for settings in cells_of(content)]
+    for trials in sources(open_run(source)).values():
+        yield from (trial.requested for trial in trials if trial.requested.workload in workloads)
 
 
 class RunOptions(TypedDict):
@@ -247,7 +259,7 @@ def _resume(
         _print_trials(active.pending(), active.experiment.repeat_s, active.setup)
     if dry_run:
         return None
-    require_trust((trial.workload for trial in active.trials), directory, trusted=trusted)
+    require_trust(active.trials, directory, trusted=trusted)
     if blocks and until is None:
         more_blocks.record(active)
     if is_simulated:

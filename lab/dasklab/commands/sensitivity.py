@@ -96,7 +96,7 @@ def _trial_work(
     from dasklab.predict.sources import baseline
 
     equal_trials = baseline(run)
-    require_trust((stored.requested.workload for stored in equal_trials), path, trusted=trusted)
+    require_trust((stored.requested for stored in equal_trials), path, trusted=trusted)
     stored = equal_trials[0]
     measured = measured_times(run.campaign, stored.requested)
     work = VariedWork.of_trial(stored.requested, calibrations_of(equal_trials), range(seeds))

@@ -112,7 +112,7 @@ def whatif(
         raise LabError(f"--scale {size}: it is for records, and {run} is none", "use --set for each size")
     measured_trials = baseline(run)
     trial, changes = measured_trials[0].requested, parse(assignments)
-    require_trust((stored.requested.workload for stored in measured_trials), path, trusted=trusted)
+    require_trust((stored.requested for stored in measured_trials), path, trusted=trusted)
     check(trial, changes)  # before the calibration, which takes long
     unknown = dict[str, None]()
     changes_by_row: dict[str, dict[str, Any]] = {"simulated, unchanged": {}}

@@ -1,4 +1,4 @@
-"""``--trust-source``: whether the source that a run carries may be executed."""
+"""``--trust-source``: whether the code that a run carries or names may be executed."""
 
 from __future__ import annotations
 
@@ -12,62 +12,66 @@ from dasklab.errors import LabError
 
 if TYPE_CHECKING:
     from dasklab.model.experiments.experiment import Experiment
-    from dasklab.model.settings.trial_settings import Workload
+    from dasklab.model.settings.trial_settings import SharedSettings
 
 trust_option = click.option(
     "--trust-source",
     "trusted",
     is_flag=True,
-    help="Execute the Python source of a workload that the run carries. Read it first.",
+    help="Execute what the run carries: a workload's source, a scheduler's command, settings that name code."
+    " Read it first.",
 )
 
 
-def require_trust(workloads: Iterable[Workload], run: Path, *, trusted: bool) -> None:
-    """Refuse to execute source that a run carries, unless the user trusts it; show how it begins.
+def require_trust(requested: Iterable[SharedSettings], run: Path, *, trusted: bool) -> None:
+    """Refuse to execute what a run carries, unless the user trusts it; show how it begins.
+
+    Args:
+        requested: the trials, or the settings of cells, that would be executed.
 
     Raises:
-        LabError: the source is not trusted, or the run was unpacked from a file.
+        LabError: something is not trusted, or the run was unpacked from a file.
     """
-    from dasklab.model.settings import trusted_source
+    from dasklab.model.experiments import foreign_code
     from dasklab.results.pack import is_unpacked
 
-    foreign = {workload.source: workload for workload in workloads if trusted_source.is_foreign(workload)}
-    for source, workload in foreign.items():
+    codes = {code.text: code for settings in requested for code in foreign_code.code_of(settings)}
+    for code in codes.values():
         if is_unpacked(run):
             raise LabError(
-                f"{run}: {workload.name!r} came as Python source in a packed run, and is never executed",
-                "to execute it all the same: unzip the file, read the source, name the folder",
+                f"{run}: {code.what} came in a packed run, and is never executed",
+                f"to execute it all the same: unzip the file, read it, name the folder\n{code.head}",
             )
-        if trusted and source is not None:
-            click.echo(f"workload {workload.name!r}:\n{trusted_source.head(source)}", err=True)
-            trusted_source.trust(source)
+        if trusted:
+            click.echo(f"{code.what}:\n{code.head}", err=True)
+            code.trust()
         try:
-            trusted_source.require_trusted(workload)
+            foreign_code.require_trusted([code])
         except LabError as error:
             raise LabError(f"{run}: {error.message}", error.hint) from None
 
 
 def trust_experiment(experiment: Experiment, file: Path, *, trusted: bool) -> None:
-    """Trust the workloads of an experiment's file that the user named, unless the file lies in a run.
+    """Trust an experiment's file that the user named, unless the file lies in a run.
 
     Raises:
-        LabError: the file lies in a run, and its source is not trusted.
+        LabError: the file lies in a run, and what it carries is not trusted.
     """
+    from dasklab.model.experiments import foreign_code
     from dasklab.model.files import Campaign
-    from dasklab.model.settings import trusted_source
 
     run = next((folder for folder in file.parents if (folder / Campaign.FILE).exists()), None)
     if run is not None:
-        require_trust(workloads_of(experiment), run, trusted=trusted)
+        require_trust(cells_of(experiment), run, trusted=trusted)
         return
-    for workload in workloads_of(experiment):
-        if workload.source is not None and trusted_source.is_foreign(workload):
-            trusted_source.trust(workload.source)
+    for settings in cells_of(experiment):
+        for code in foreign_code.code_of(settings):
+            code.trust()
 
 
-def workloads_of(experiment: Experiment) -> list[Workload]:
-    """Return the workload of each cell."""
+def cells_of(experiment: Experiment) -> list[SharedSettings]:
+    """Return the settings of each cell."""
     from dasklab.model.experiments.cells import cells
     from dasklab.running.plan.trials import requested
 
-    return [requested("", experiment, cell).workload for cell in cells(experiment)]
+    return [requested("", experiment, cell) for cell in cells(experiment)]

@@ -20,6 +20,7 @@ from dasklab.model.forms.strict import validate
 from dasklab.model.settings.dask_settings import defaults
 from dasklab.model.settings.hosts import expand_aliases, host_names
 from dasklab.model.settings.link import Link
+from dasklab.model.settings.plain_dask import is_plain
 from dasklab.model.settings.simulated import MODELLED_DASK, unmodelled, unmodelled_link
 from dasklab.model.settings.trial_settings import Settings
 from dasklab.model.settings.variants import ResolvedScheduler
@@ -94,6 +95,7 @@ def read(record: Trial) -> RecordedWork:
     if not program.program.steps or not any(graph.tasks for graph in program.program.graphs):
         raise LabError(f"{record.folder}: no task ended in this record: there is nothing to simulate")
     usual = recorded.usual_turns(repeat, aligned["busy"])
+    dask, left_out = _dask(frames)
     calibration = Calibration(
         experiment="record",
         trial=record.folder.name,
@@ -120,8 +122,8 @@ def read(record: Trial) -> RecordedWork:
         recorded.usual_handoff_s(frames),
         calibration,
         record_links.client_link(repeat, frames, program.program),
-        _dask(frames),
-        tuple(limits(program, repeat, explained.facts, _most_workers(repeat))),
+        dask,
+        (*limits(program, repeat, explained.facts, _most_workers(repeat)), *left_out),
     )
 
 
@@ -284,17 +286,25 @@ def with_works(
     )
 
 
-def _dask(frames: Frames) -> dict[str, Any]:
-    """Return the settings of Dask that are simulated and that differed from its defaults, nested."""
+def _dask(frames: Frames) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings of Dask that are simulated and that differed from its defaults, nested.
+
+    A recorder stores plain values only. Any other setting was put there, and is left out: a sentence says so.
+    """
     settings: dict[str, Any] = {}
+    left_out: list[str] = []
     config = frames["config"]
     for name, value in zip(config.setting, config.value, strict=True):
         full = f"distributed.{name}".replace("_", "-")
         modelled = any(f"{full}.".startswith(f"{prefix}.") for prefix in MODELLED_DASK)
         parsed = json.loads(value)
-        if modelled and full in defaults() and parsed != defaults()[full]:
+        if not modelled or full not in defaults() or parsed == defaults()[full]:
+            continue
+        if is_plain(name, parsed):
             inner: Any = parsed
             for part in reversed(full.split(".")):
                 inner = {part: inner}
             settings = merge(settings, inner)
-    return settings
+        else:
+            left_out.append(f"Left out: {full}. Its value is none that this setting of Dask has in a record.")
+    return settings, [*dict.fromkeys(left_out)]  # each process has its own rows

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from dasklab.errors import LabError, did_you_mean
 from dasklab.model.experiments.experiment import merge
+from dasklab.model.experiments.foreign_code import code_of, require_trusted
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.forms.strict import Strict, validate
 from dasklab.model.settings import faults
@@ -103,10 +104,11 @@ def scenario(
         seed: of the simulation.
 
     Raises:
-        LabError: a setting is unknown, impossible or not simulated.
+        LabError: a setting is unknown, impossible or not simulated, or code of the trial is not trusted.
     """
     changes = changes or {}
     simulation, settings = check(trial, changes)
+    require_trusted(code_of(trial))
     workers = simulation.workers or trial.workers
     links = _overlay(trial.links, expand_aliases(settings.links, workers, "--set links"))
     nics = expand_aliases(settings.nics, workers, "--set nics")

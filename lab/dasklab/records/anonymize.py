@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from array import array
 from collections.abc import Iterator
@@ -10,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.errors import LabError
+from dasklab.model.settings.plain_dask import is_plain
 from dasklab.records import chunk_file
 from dasklab.records.document import RECORD, read_document
 from dasklab.records.recorder.layout import MISSING_US, Column, layout
 from dasklab.records.recorder.privacy import Privacy
-from dasklab.records.recorder.settings import SETTINGS
 from dasklab.records.recorder.store import pack_columns
 
 ARRAY_CODES = {"t": "q", "i": "q", "f": "d", "s": "i"}
@@ -45,7 +46,8 @@ def anonymous_frames(content: bytes, privacy: Privacy) -> Iterator[chunk_file.Fr
         table, columns, values = decode(process, chunk)
         settings = next((values[column.name] for column in columns if column.content == "setting"), None)
         if settings is not None:
-            rows = [row for row, name in enumerate(settings) if name.replace("_", "-") in SETTINGS]
+            pairs = zip(settings, values["value"], strict=True)
+            rows = [row for row, (name, value) in enumerate(pairs) if is_plain(name, json.loads(value))]
             values = {name: [own[row] for row in rows] for name, own in values.items()}
             if not rows:
                 continue

@@ -16,6 +16,7 @@ from typing import Any
 
 import cloudpickle
 
+from dasklab.model.settings import plain_dask
 from dasklab.records import recorder
 
 PYTHON = sys.version_info[:2]
@@ -57,7 +58,8 @@ class _Guarded:
 
 def pack_plugin(plugin: Any, python: tuple[int, int] = PYTHON) -> bytes:
     """Pickle a plugin with its code, so that nothing has to be installed where it goes."""
-    modules = [sys.modules[name] for name in sorted(sys.modules) if name.startswith(recorder.__name__)]
+    own = [sys.modules[name] for name in sorted(sys.modules) if name.startswith(recorder.__name__)]
+    modules = [*own, plain_dask]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:

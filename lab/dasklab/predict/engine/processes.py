@@ -15,9 +15,9 @@ from threading import Event
 
 from dasklab import atomic
 from dasklab.errors import LabError
+from dasklab.model.experiments.foreign_code import code_of_workload, require_trusted
 from dasklab.model.files import Outcome
 from dasklab.model.settings.trial_settings import Workload
-from dasklab.model.settings.trusted_source import require_trusted
 from dasklab.paths import WORKLOADS
 from dasklab.predict.engine import one_process
 from dasklab.predict.engine.one_process import ProcessResult
@@ -105,7 +105,7 @@ def simulate_all(
     scenarios = list(scenarios)
     for scenario in scenarios:
         if isinstance(scenario.workload, Workload):
-            require_trusted(scenario.workload)
+            require_trusted(code_of_workload(scenario.workload))
     with ExitStack() as stack:
         engine = ENGINE.get() or stack.enter_context(local_engine())
         futures = [engine.submit(scenario) for scenario in scenarios]

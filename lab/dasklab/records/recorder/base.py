@@ -19,6 +19,7 @@ import distributed
 from distributed.metrics import time
 from tornado.ioloop import PeriodicCallback
 
+from dasklab.model.settings.plain_dask import plain_settings
 from dasklab.records.recorder.layout import COMMON, FORM
 from dasklab.records.recorder.life import Life, RecorderEvent
 from dasklab.records.recorder.loops import watch_loop
@@ -33,7 +34,6 @@ from dasklab.records.recorder.process import (
     network_interfaces,
     resident_bytes,
 )
-from dasklab.records.recorder.settings import settings
 from dasklab.records.recorder.stacks import InterpreterUse, WatchedProcess, watch_stacks
 from dasklab.records.recorder.store import CHUNK_ROWS, Store
 
@@ -222,7 +222,7 @@ class Recorder:
         versions = {"python": platform.python_version(), "distributed": distributed.__version__}
         for name, value in {"loop": loop, **versions}.items():
             self.store.logs["about"].add(name, value)
-        for setting, value in settings(dask.config.get("distributed")):
+        for setting, value in plain_settings(dask.config.get("distributed")):
             self.store.logs["config"].add(setting, json.dumps(value, default=str))
         for interface in network_interfaces():
             self.store.logs["interfaces"].add(*interface)

@@ -21,9 +21,9 @@ from typing import Protocol
 
 from dasklab.errors import LabError
 from dasklab.model.experiments.experiment import Experiment
+from dasklab.model.experiments.foreign_code import code_of, require_trusted
 from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.files import Attempt, Campaign, Result
-from dasklab.model.settings.trusted_source import require_trusted
 from dasklab.paths import SHARE
 from dasklab.results import table
 from dasklab.results.run import Run, Trial
@@ -176,11 +176,11 @@ def execute(
         wait: called before each trial; returns when the node is quiet.
 
     Raises:
-        LabError: a workload's source is not trusted, the run stopped early, or the lab could not be reset.
+        LabError: code of a trial is not trusted, the run stopped early, or the lab could not be reset.
     """
     pending = run.pending()
     for trial in pending:
-        require_trusted(trial.workload)
+        require_trusted(code_of(trial))
     try:
         for trial in pending:
             _measure(run, trial, lab, watch, wait)

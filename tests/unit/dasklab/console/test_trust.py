@@ -1,22 +1,27 @@
-"""A run of somebody else is data: the source that it carries is executed only if the user trusts it."""
+"""A run of somebody else is data: what it carries is executed only if the user trusts it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from dasklab import paths
 from dasklab.cli import main
+from dasklab.console.trust import cells_of
 from dasklab.errors import LabError
+from dasklab.model.experiments import experiment, foreign_code
 from dasklab.model.experiments.experiment import Experiment
-from dasklab.model.settings import trusted_source
-from dasklab.model.settings.trial_settings import Workload
+from dasklab.model.experiments.foreign_code import code_of
+from dasklab.model.settings.trial_settings import Settings, Workload
+from dasklab.model.settings.variants import Scheduler
 from dasklab.predict.engine import processes
 from dasklab.results import pack
 from dasklab.running.driver import driver
 
+from tests import waiting
 from tests.unit.dasklab.conftest import SETUP, FakeLab
 from tests.unit.dasklab.sim.samples import scenario
 from tests.unit.dasklab.stored_run import previous_run
@@ -27,7 +32,7 @@ OWN = (paths.WORKLOADS / "array_study.py").read_text()
 @pytest.fixture(autouse=True)
 def _nothing_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DASKLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(trusted_source, "_trusted", set())
+    monkeypatch.setattr(foreign_code, "_trusted", set())
 
 
 @pytest.fixture
@@ -42,13 +47,27 @@ def foreign(marker: Path) -> str:
 
 
 @pytest.fixture
-def run_folder(tmp_path: Path, foreign: str) -> Path:
-    """A measured run whose workload is not dasklab's."""
+def policies(marker: Path) -> dict[str, Any]:
+    """A setting of Dask's: its scheduler makes these policies, whatever they are."""
+    value = [{"class": "subprocess.Popen", "args": ["touch", str(marker)]}]
+    return {"distributed": {"scheduler": {"active-memory-manager": {"policies": value}}}}
+
+
+@pytest.fixture(params=["source", "setting", "variant's setting"])
+def run_folder(
+    tmp_path: Path, request: pytest.FixtureRequest, foreign: str, policies: dict[str, Any]
+) -> Path:
+    """A measured run that carries or names code."""
     folder = previous_run(tmp_path / "results")
     for file in (folder / "experiment.json", *folder.glob("*/trial.json")):
         content = json.loads(file.read_text())
-        place = content.get("experiment", content) if file.name == "experiment.json" else content
-        place["workload"] = (place.get("workload") or {}) | {"name": "foreign", "source": foreign}
+        place = content["experiment"] if file.name == "experiment.json" else content
+        if request.param == "source":
+            place["workload"] = (place.get("workload") or {}) | {"name": "foreign", "source": foreign}
+        elif request.param == "setting":
+            place["dask"] = policies
+        elif file.name == "trial.json":
+            content["seat"]["settings"] = policies  # its name in this format
         file.write_text(json.dumps(content))
     return folder
 
@@ -57,28 +76,63 @@ def dasklab(*words: str | Path) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
-@pytest.mark.parametrize("command", ["whatif RUN", "sensitivity RUN", "reproduce RUN baseline"])
-def test_no_command_executes_the_source_that_a_run_carries(
-    command: str, run_folder: Path, marker: Path
+@pytest.mark.parametrize(
+    "command",
+    [
+        "whatif RUN",
+        "sensitivity RUN",
+        "reproduce RUN baseline",
+        "reproduce RUN baseline --simulate",
+        "run FILE --simulate --from RUN",
+    ],
+)
+def test_no_command_executes_what_a_run_carries(
+    command: str, run_folder: Path, marker: Path, tmp_path: Path
 ) -> None:
-    result = dasklab(*(run_folder if word == "RUN" else word for word in command.split()))
+    """FILE is an experiment of the user's own."""
+    workload = "workload: {name: array_study, params: {size: 1000, chunk: 500}}"
+    (tmp_path / "own.yml").write_text(f"title: t\nquestion: q\nmetrics: {{compute_s: ~}}\n{workload}\n")
+    words = {"RUN": run_folder, "FILE": tmp_path / "own.yml"}
+    result = dasklab(*(words.get(word, word) for word in command.split()))
     assert result.exit_code == 1 and not marker.exists()
-    assert "--trust-source" in result.stderr and str(run_folder) in result.stderr
-    assert r"# \x1b]0;title\x07" in result.stderr and "\x1b]" not in result.stderr
+    assert str(run_folder) in result.stderr and "\x1b]" not in result.stderr
+    has_source = "foreign" in (run_folder / "experiment.json").read_text()
+    if has_source and "FILE" in command:
+        assert "no measured trial shows the costs of array_study" in result.stderr
+    else:
+        assert "--trust-source" in result.stderr
+        assert (r"# \x1b]0;title\x07" in result.stderr) == has_source
 
 
-def test_source_of_a_packed_run_is_not_executed_even_if_it_is_trusted(run_folder: Path, marker: Path) -> None:
+def test_code_of_a_packed_run_is_not_executed_even_if_it_is_trusted(run_folder: Path, marker: Path) -> None:
     unpacked = pack.unpack(pack.pack(run_folder, run_folder.with_suffix(".zip")))
     result = dasklab("whatif", unpacked, "--trust-source")
     assert result.exit_code == 1 and not marker.exists()
     assert "in a packed run, and is never executed" in result.stderr
 
 
-def test_lab_and_simulator_refuse_untrusted_source(tmp_path: Path, sweep: Experiment, foreign: str) -> None:
-    workload = Workload(name="foreign", source=foreign)
+def test_trusted_settings_are_used(policies: dict[str, Any], marker: Path) -> None:
+    """Dask executes these: else the tests above prove nothing."""
+    with pytest.raises(LabError, match="ActiveMemoryManagerPolicy"):
+        processes.simulate(scenario(dask=policies))
+    waiting.until(marker.exists, "the program that the setting names")
+
+
+def test_simulator_refuses_untrusted_source(foreign: str) -> None:
     with pytest.raises(LabError, match="--trust-source"):
-        processes.simulate(scenario(workload=workload.model_dump()))
-    content = sweep.model_copy(update={"workload": workload})
+        processes.simulate(scenario(workload={"name": "foreign", "source": foreign}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workload": Workload(name="foreign", source=f"{OWN}\n")},
+        {"dask": {"distributed": {"client": {"security-loader": "evil.loader"}}}},
+        {"scheduler": Scheduler(command="/tmp/evil")},
+    ],
+)
+def test_lab_refuses_what_is_not_trusted(change: dict[str, Any], tmp_path: Path, sweep: Experiment) -> None:
+    content = sweep.model_copy(update=change)
     lab = FakeLab()
     active = driver.start(tmp_path / "results", "sweep", content, SETUP, quick=False)
     with pytest.raises(LabError, match="--trust-source"):
@@ -90,14 +144,19 @@ def test_trusted_source_is_executed_and_stays_trusted(
     foreign: str, marker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = {"name": "foreign", "source": foreign, "params": {"size": 1000, "chunk": 500}}
-    trusted_source.trust(foreign)
-    monkeypatch.setattr(trusted_source, "_trusted", set())  # as in the next command
+    foreign_code.Code("a workload", foreign).trust()
+    monkeypatch.setattr(foreign_code, "_trusted", set())  # as in the next command
     processes.simulate(scenario(workload=workload))
     assert marker.exists()
 
 
-def test_source_of_dasklab_itself_needs_no_trust() -> None:
-    trusted_source.require_trusted(Workload(name="renamed", source=OWN))
+def test_what_comes_with_dasklab_needs_no_trust() -> None:
+    """Its workloads, and each cell of its experiments."""
+    assert not [*code_of(Settings(workload=Workload(name="renamed", source=OWN)))]
+    for name in experiment.names():
+        for quick in (False, True):
+            for settings in cells_of(experiment.load(name, quick)[1]):
+                assert not [*code_of(settings)], name
 
 
 def test_simulation_imports_nothing_from_the_working_folder(

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from dasklab.errors import LabError
+from dasklab.model.settings.plain_dask import plain_settings
 from dasklab.records import chunk_file, chunks
-from dasklab.records.recorder.settings import settings
 from dasklab.records.recorder.store import Log, Store
 
 TABLES = {"seen": "time:t key:s size:i share:f", "other": "time:t"}
@@ -96,4 +96,4 @@ def test_only_settings_of_the_list_are_recorded() -> None:
         "passwd": "abc",
         "added-later": "abc",
     }
-    assert dict(settings(config)) == {"comm.timeouts.tcp": "30s", "scheduler.worker-saturation": 1.1}
+    assert dict(plain_settings(config)) == {"comm.timeouts.tcp": "30s", "scheduler.worker-saturation": 1.1}

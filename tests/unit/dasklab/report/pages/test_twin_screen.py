@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner
 from dasklab import report
 from dasklab.cli import main
-from dasklab.model.experiments import experiment
-from dasklab.model.settings.trusted_source import trust
+from dasklab.model.experiments import experiment, foreign_code
 from dasklab.predict import record, twin
 from dasklab.predict.twin import Machine, Twin
 from dasklab.report.pages import twin_screen
@@ -41,7 +40,7 @@ def replayed(own_record: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     twin.write(lab, tmp_path / "mytwin")
     name, content = experiment.load(str(tmp_path / "mytwin" / "twin.yml"))
     content = content.model_copy(update={"workers": 3})  # as many as the fake lab has
-    trust(lab.source)
+    foreign_code.Code("its workload", lab.source).trust()
     ongoing = driver.start(tmp_path / "results", name, content, SETUP, quick=False)
     driver.execute(ongoing, FakeLab(lambda trial: TWIN_S), lambda trial, state: None)
     return ongoing.opened_again()
