@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from dasklab.console.path_types import OutputFile, OutputFolder, RunPath
+from dasklab.console.path_types import OutputFile, OutputFolder, RunPath, UserPath
+from dasklab.errors import LabError
 from dasklab.paths import display_path
 from dasklab.terminal import working
 
@@ -20,7 +21,16 @@ from dasklab.terminal import working
     help="The folder to write. Default: report/ in the run, or NAME-report/ for a packed or read-only run.",
 )
 @click.option("--single-file", type=OutputFile(), help="Write the first page alone, to this file.")
-def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None) -> None:
+@click.option(
+    "--record",
+    "recorded",
+    metavar="RECORD",
+    type=UserPath(exists=True, file_okay=False),
+    help="Compare this record with the runs of its twin.",
+)
+def report(
+    runs: tuple[Path, ...], output: Path | None, single_file: Path | None, recorded: Path | None
+) -> None:
     """Write the report of one or more runs: a folder of pages that open from disk.
 
     The first page answers; each trial has a page with an interactive timeline and a trace to download. Two
@@ -32,19 +42,23 @@ def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None
     dasklab report OLD NEW -o compared/           two runs side by side
     dasklab report RUN --single-file report.html  the first page alone, without
                                                   links to other files
+    dasklab report RUN --record RECORD            of a twin: beside its record
     """
     if output and single_file:
         raise click.UsageError("--single-file writes no folder; leave --output out")
     from dasklab.report import write, write_single_file
-    from dasklab.results.run import find_runs
+    from dasklab.results.run import find_runs, open_trial
 
+    record = open_trial(recorded) if recorded else None
+    if record and not record.is_record:
+        raise LabError(f"--record {record}: not a record of a cluster")
     opened = [run for path in runs for run in find_runs(path)]
     with working() as progress:
         if single_file:
-            first_page = write_single_file(opened, single_file, progress)
+            first_page = write_single_file(opened, single_file, progress, record)
         else:
             folder = output or _beside(runs[0])
-            first_page = write(opened, folder, progress)
+            first_page = write(opened, folder, progress, record)
     click.echo(display_path(first_page))
 
 

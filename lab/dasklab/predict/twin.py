@@ -55,7 +55,6 @@ from _replay import replay
 from distributed import Client
 
 RECORD = "{identity}"
-RECORD_FOLDER = {folder}
 PROGRAM = """
 {program}
 """
@@ -70,7 +69,7 @@ if __name__ == "__main__":
     main(prepare)
 '''
 
-_RECORD_FOLDER = re.compile(r'^RECORD_FOLDER = (".*")$', re.M)
+_RECORD = re.compile(r'^RECORD = "[0-9.]+"$', re.M)
 
 
 @dataclass(frozen=True)
@@ -135,8 +134,7 @@ class Twin:
         packed = base64.b64encode(zlib.compress(json.dumps(content).encode(), 9)).decode()
         lines = "\n".join(packed[at : at + 100] for at in range(0, len(packed), 100))
         name = self.work.explained.trial.folder.name.replace("\\", "").replace('"', "")
-        folder = json.dumps(str(self.work.explained.trial.folder.resolve()))
-        return SOURCE.format(name=name, identity=identity(self.work), folder=folder, program=lines)
+        return SOURCE.format(name=name, identity=identity(self.work), program=lines)
 
     @property
     def experiment(self) -> dict[str, Any]:
@@ -358,12 +356,9 @@ class TwinComparison:
         return f"{abs(change)} % {'more' if change > 0 else 'less'} than" if change else "as long as"
 
 
-def record_of(run: Run) -> Path | None:
-    """Return the folder of the record that a run's workload replays; None if it is no run of a twin."""
-    for trial in run.trials:
-        if line := _RECORD_FOLDER.search(trial.requested.workload.source or ""):
-            return Path(json.loads(line[1]))
-    return None
+def replays_record(run: Run) -> bool:
+    """Whether this is a run of a twin. Which record it replays, it names by its moment only."""
+    return any(_RECORD.search(trial.requested.workload.source or "") for trial in run.trials)
 
 
 def compare(

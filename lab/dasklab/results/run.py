@@ -298,8 +298,6 @@ class Run:
             raise LabError(f"{self}: this is a trial; name its run, {display_path(self.folder.parent)}")
         if campaign is None:
             raise LabError(f"{self}: this is not a run's directory, it has no {Campaign.FILE}")
-        if outside := [name for name in campaign.order if Path(name).name != name]:
-            raise LabError(f"{self.folder / Campaign.FILE}: trial {outside[0]!r} leads out of the run")
         return campaign
 
     @cached_property

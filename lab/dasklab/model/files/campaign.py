@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from dasklab.model.experiments.trial import Setup
 from dasklab.model.forms.document import Document
+from dasklab.model.forms.strict import FileName
 
 
 class Campaign(Document):
@@ -16,11 +17,11 @@ class Campaign(Document):
 
     FILE: ClassVar[str] = "experiment.json"
 
-    name: str
+    name: FileName
     quick: bool
     seed: int
     only: str | None
-    order: tuple[str, ...]
+    order: tuple[FileName, ...]
     git_revision: str | None
     setup: Setup
     experiment: dict[str, Any]

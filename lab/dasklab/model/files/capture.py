@@ -7,14 +7,14 @@ from typing import ClassVar, Literal
 from dasklab.model.files.quantities import Amount, Count, Counters
 from dasklab.model.files.timings import Timings
 from dasklab.model.forms.document import Document
-from dasklab.model.forms.strict import Strict
+from dasklab.model.forms.strict import FileName, Strict
 
 
 class Tier(Strict):
     """One tcpdump: its file, filter and snap length, and its own counters."""
 
     name: str
-    file: str
+    file: FileName
     filter: str
     snaplen_bytes: Count
     frames: Count | None

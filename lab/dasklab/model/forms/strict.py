@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from dasklab.errors import LabError, did_you_mean
 
@@ -16,6 +16,15 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+
+def _require_file_name(name: str) -> str:
+    if "/" in name or "\0" in name or name in (".", ".."):
+        raise ValueError(f"{name!r} leads out of its folder")
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_require_file_name)]
+"""The name of a file or a folder below the one that the document is in, or is made in."""
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -16,7 +16,7 @@ from dasklab.report.pages.side_by_side import side_by_side
 from dasklab.report.templates.rendering import TEMPLATES, render
 from dasklab.report.words import sentences
 from dasklab.report.words.levels import cell_label
-from dasklab.results.run import Run, for_each_run, read_steadily
+from dasklab.results.run import Run, Trial, for_each_run, read_steadily
 from dasklab.results.statistics import reasons
 
 STUDY = TEMPLATES.parents[1] / "study_2019.json"
@@ -30,19 +30,26 @@ def no_progress(what: str) -> None:
     """Ignore what is being done: nobody waits for it."""
 
 
-def write(runs: list[Run], output: Path, progress: Progress = no_progress) -> Path:
+def write(
+    runs: list[Run], output: Path, progress: Progress = no_progress, record: Trial | None = None
+) -> Path:
     """Write the pages, report.md and the figures to ``output``, all or nothing; return the first page's path.
+
+    Args:
+        record: compared with the runs of its twin.
 
     Raises:
         LabError: no run has anything to report.
         OSError: the folder cannot be written.
     """
     with atomic.filled(output) as draft:
-        _write(runs, draft, output, progress)
+        _write(runs, draft, output, progress, record)
     return output / "report.html"
 
 
-def write_single_file(runs: list[Run], file: Path, progress: Progress = no_progress) -> Path:
+def write_single_file(
+    runs: list[Run], file: Path, progress: Progress = no_progress, record: Trial | None = None
+) -> Path:
     """Write the first page alone, without links to other files, so that it can be sent; return ``file``.
 
     Raises:
@@ -50,19 +57,21 @@ def write_single_file(runs: list[Run], file: Path, progress: Progress = no_progr
         OSError: the file cannot be written.
     """
     with tempfile.TemporaryDirectory() as folder:
-        _write(runs, Path(folder), None, progress)
+        _write(runs, Path(folder), None, progress, record)
         atomic.write_text(file, (Path(folder) / "report.html").read_text(encoding="utf-8"))
     return file
 
 
-def _write(runs: list[Run], output: Path, page_folder: Path | None, progress: Progress) -> None:
+def _write(
+    runs: list[Run], output: Path, page_folder: Path | None, progress: Progress, record: Trial | None
+) -> None:
     study = json.loads(STUDY.read_text(encoding="utf-8"))
     anchors: set[str] = set()
 
     def read(run: Run) -> Section:
         anchor = anchor_of(run, anchors)
         content = read_steadily(
-            run, lambda run: section(run, study["figures"], output, page_folder, anchor, progress)
+            run, lambda run: section(run, study["figures"], output, page_folder, anchor, progress, record)
         )
         anchors.add(anchor)
         return content

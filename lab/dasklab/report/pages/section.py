@@ -92,7 +92,13 @@ def anchor_of(run: Run, used: Collection[str]) -> str:
 
 
 def section(
-    run: Run, study: Study, output: Path, page: Path | None, anchor: str, progress: Callable[[str], None]
+    run: Run,
+    study: Study,
+    output: Path,
+    page: Path | None,
+    anchor: str,
+    progress: Callable[[str], None],
+    record: Trial | None,
 ) -> Section:
     """Collect the content of a run's section, and write its figures and its trials' pages to ``output``.
 
@@ -135,7 +141,7 @@ def section(
         sentence=("Simulated: " if simulated else "") + sentence,
         captured=in_capture,
         first=first_screen(run, results, words, simulated, facts, hosts),
-        twin=twin_screen(run, progress),
+        twin=twin_screen(run, record, progress),
         time=time_screen(run, explained, results, labels),
         words=words,
         answers=results,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import count
 
 from dasklab.errors import LabError
-from dasklab.paths import display_path
 from dasklab.predict import SEEDS, twin
 from dasklab.predict.engine.choice import simulations_on
 from dasklab.report.drawings.captures.content import TextTable
@@ -22,19 +21,21 @@ class TwinScreen:
     table: TextTable | None = None
 
 
-def twin_screen(run: Run, progress: Callable[[str], None]) -> TwinScreen | None:
-    """Simulate the record that a run replays, and compare; None if the run is measured on no twin."""
-    folder = None if run.simulated else twin.record_of(run)
-    if folder is None:
+def twin_screen(run: Run, record: Trial | None, progress: Callable[[str], None]) -> TwinScreen | None:
+    """Simulate the record that a run replays, and compare; None if the run is measured on no twin.
+
+    Args:
+        record: the one that the user names. A run may come from anybody: what it names is not opened.
+    """
+    if run.simulated or not twin.replays_record(run):
         return None
+    if record is None:
+        return TwinScreen("This run replays a record. To compare the two: dasklab report RUN --record RECORD")
     name, numbers = run.document.name, count(1)
-    recorded = Trial(folder)
-    if not recorded.is_record:
-        return TwinScreen(f"The record is not in {display_path(folder)} any more: nothing to compare with.")
     try:
         with simulations_on(None):
             compared = twin.compare(
-                recorded,
+                record,
                 run,
                 range(SEEDS),
                 lambda _: progress(f"{name}: simulated the record {next(numbers)} of {SEEDS} times"),

@@ -86,7 +86,7 @@ def test_a_pack_opens_as_its_folder_does(folder: Path, tmp_path: Path) -> None:
 def test_names_that_lead_out_of_the_run_are_refused(folder: Path) -> None:
     document = folder / "experiment.json"
     document.write_text(document.read_text().replace(f'"{TRIAL}"', '"../elsewhere"'))
-    with pytest.raises(LabError, match=r"trial '\.\./elsewhere' leads out of the run"):
+    with pytest.raises(LabError, match=r"'\.\./elsewhere' leads out of its folder"):
         open_run(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -53,23 +54,11 @@ def table_rows(page: str) -> Iterator[list[str]]:
         yield re.findall(r"<td[^>]*>(.*?)</td>", row)
 
 
-def empty(folder: Path) -> None:
-    """Leave nothing in a folder."""
-    shutil.rmtree(folder)
-    folder.mkdir()
-
-
-def replace_record(folder: Path) -> None:
-    """Put another record in a record's place."""
-    shutil.rmtree(folder)
-    shutil.copytree(RECORD.with_name("slow_link_scatter"), folder)
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_report_of_a_twin_has_record_simulation_and_twin(
     replayed: Run, own_record: Path, tmp_path: Path
 ) -> None:
-    page = report.write([replayed], tmp_path / "report")
+    page = report.write([replayed], tmp_path / "report", record=open_trial(own_record))
     first, _, rest = page.read_text().partition("Every setting, every metric")
     assert TITLE in first and rest
     recorded, simulated, measured = table_rows(first)
@@ -95,20 +84,31 @@ def test_report_of_a_twin_has_record_simulation_and_twin(
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
-    ("spoil", "sentence"),
+    ("name", "sentence"),
     [
-        (shutil.rmtree, "<p>The record is not in {} any more: nothing to compare with.</p>"),
-        (empty, "<p>The record is not in {} any more: nothing to compare with.</p>"),
-        (replace_record, "<p>Not compared with the record: {run}: it is no run of a twin of {}.</p>"),
+        (None, "This run replays a record. To compare the two: dasklab report RUN --record RECORD"),
+        ("slow_link_scatter", "Not compared with the record: {run}: it is no run of a twin of {record}."),
     ],
 )
 def test_report_says_why_nothing_is_compared(
-    replayed: Run, own_record: Path, tmp_path: Path, spoil: Callable[[Path], None], sentence: str
+    replayed: Run, tmp_path: Path, name: str | None, sentence: str
 ) -> None:
-    spoil(own_record)
-    page = report.write([replayed], tmp_path / "report").read_text()
-    assert sentence.format(own_record, run=replayed) in page
+    record = open_trial(RECORD.with_name(name)) if name else None
+    page = report.write([replayed], tmp_path / "report", record=record).read_text()
+    assert f"<p>{sentence.format(run=replayed, record=record and record.folder)}</p>" in page
     assert not [*table_rows(page)]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_nothing_leads_from_a_twin_or_its_run_to_the_record(
+    replayed: Run, own_record: Path, tmp_path: Path
+) -> None:
+    files = [
+        file for folder in ("mytwin", "results") for file in (tmp_path / folder).rglob("*") if file.is_file()
+    ]
+    assert not [file for file in files if os.fsencode(own_record) in file.read_bytes()]
+    shutil.rmtree(own_record)
+    assert TITLE in report.write([replayed], tmp_path / "report").read_text()
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -116,5 +116,5 @@ def test_other_runs_have_no_such_part(
     measured: Callable[[FakeLab], driver.ActiveRun], tmp_path: Path
 ) -> None:
     run = measured(FakeLab()).opened_again()
-    assert twin.record_of(run) is None
+    assert not twin.replays_record(run)
     assert TITLE not in report.write([run], tmp_path / "report").read_text()
