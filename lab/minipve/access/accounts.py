@@ -161,8 +161,8 @@ class Access:
 
     def _own(self, authid: str, path: str) -> dict[str, int]:
         roles = self._acl_roles(authid, path)
-        for pool in self._pool_paths(path):
-            roles = self._acl_roles(authid, pool) | roles
+        for pool in self._pool_paths(path):  # a pool's privileges end at its members
+            roles = dict.fromkeys(self._acl_roles(authid, pool), 0) | roles
         if "NoAccess" in roles:
             return {}
         privs: dict[str, int] = {}
@@ -183,7 +183,8 @@ class Access:
             return {}
         if not token["privsep"]:
             return of_user
-        return {priv: flag for priv, flag in self._own(authid, path).items() if priv in of_user}
+        of_token = self._own(authid, path)
+        return {priv: min(flag, of_user[priv]) for priv, flag in of_token.items() if priv in of_user}
 
     def listed_paths(self) -> list[str]:
         """Return the paths of an overview: the top levels, those in the list, and the members of pools."""

@@ -12,6 +12,7 @@ from minipve.base.errors import ApiError, denied, parameter_error
 from minipve.config.rules.formats import split_list
 
 _MODIFY = {"storage": "Datastore.Allocate", "vms": "VM.Allocate", "pool": "Pool.Allocate"}
+"""Area -> the privilege that is enough to change permissions on one of its objects, but not on the area."""
 
 
 class Permit:
@@ -99,8 +100,7 @@ class Permit:
 
     def _check_perm_modify(self, rest: list[Any], params: Mapping[str, Any]) -> None:
         path = _fill(rest[0], params)
-        extra = _MODIFY.get(path.lstrip("/").partition("/")[0])
-        self.require(path, ["Permissions.Modify", *([extra] if extra else [])], any_of=True)
+        self.require(path, modifying(path), any_of=True)
 
     def _check_userid_param(self, rest: list[Any], params: Mapping[str, Any]) -> None:
         userid = str(params.get("userid", ""))
@@ -134,6 +134,12 @@ class Permit:
         groups = self.access.data["groups"].items()
         visible = [group for name, group in groups if self.has(f"/access/groups/{name}", privs, any_of=True)]
         return {userid for group in visible for userid in group["users"]}
+
+
+def modifying(path: str) -> list[str]:
+    """Return the privileges of which one is enough to change the permissions on ``path``."""
+    area, _, name = path.lstrip("/").partition("/")
+    return ["Permissions.Modify", *([_MODIFY[area]] if name and area in _MODIFY else [])]
 
 
 def _group_paths(params: Mapping[str, Any]) -> list[str]:

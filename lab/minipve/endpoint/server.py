@@ -25,6 +25,7 @@ from minipve.node.node import Node
 
 PREFIX = "/api2/json"
 THREADS = 16
+MAX_REASON = 1024  # clients refuse long status lines (Python: 64 KiB); a body has the whole message
 _HOME_PAGE = f"""<!doctype html>
 <title>minipve</title>
 <h1>minipve</h1>
@@ -154,7 +155,7 @@ def _response(status: int, reason: str, content: Mapping[str, Any] | str | None 
         "Pragma": "no-cache",
         "Expires": formatdate(usegmt=True),
     }
-    reason = re.sub(r"[\x00-\x1f\x7f]", " ", reason)
+    reason = re.sub(r"[\x00-\x1f\x7f]", " ", reason[:MAX_REASON])
     if isinstance(content, Mapping):
         headers["Content-Type"] = _CONTENT_TYPE
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))

@@ -188,6 +188,25 @@ def test_callers_cannot_grant_more_than_they_have(actor: Actor, vmid: int) -> No
     give(path=f"/vms/{vmid}", roles="Acting", users="actor@pve")
 
 
+@pytest.mark.parametrize(
+    ("path", "privilege", "answer"),
+    [
+        ("/pool/contract", "Pool.Allocate", "ACL update failed: 400 Parameter verification failed."),
+        ("/storage/local", "Datastore.Allocate", "ACL update failed: 400 Parameter verification failed."),
+        ("/vms", "VM.Allocate", "Permission check failed (/vms, Permissions.Modify)"),
+    ],
+)
+def test_privileges_without_propagation_cannot_be_granted_with_it(
+    actor: Actor, path: str, privilege: str, answer: str
+) -> None:
+    actor.allow(path, privilege, propagate=0)
+    give = actor.api().access.acl.put
+    assert refused(give, path=path, roles="Acting", users="actor@pve", propagate=1).content == answer
+    if path != "/vms":
+        give(path=path, roles="Acting", users="actor@pve", propagate=0)
+        give(path=path, roles="Acting", users="actor@pve", propagate=1, delete=1)
+
+
 def test_privileges_propagate_through_the_pool(actor: Actor, vmid: int) -> None:
     actor.endpoint.create(vmid)
     vm = actor.api().nodes(actor.endpoint.node).qemu(vmid)

@@ -85,6 +85,22 @@ def test_wide_characters_in_an_error_are_answered_with_596(ours: Endpoint) -> No
     assert answer.status_code == 596 or "invalid" in answer.text
 
 
+@pytest.mark.parametrize(
+    ("verb", "path", "more"),
+    [
+        ("POST", "/pools", {"data": {"poolid": "A" * 70_000}}),
+        ("POST", "/access/ticket", {"data": {"username": "A" * 9_000, "password": "x"}}),
+        ("POST", "/nodes/pve/qemu", {"data": {"vmid": 100, "pool": "A" * 70_000}}),
+        ("GET", f"/nodes/{'A' * 4_000}/qemu", {}),
+    ],
+)
+def test_clients_can_read_the_status_line_of_any_error(
+    ours: Endpoint, verb: str, path: str, more: dict[str, dict[str, object]]
+) -> None:
+    answer = ours.request(verb, path, **more)
+    assert answer.status_code >= 400 and 0 < len(answer.reason) <= 1024
+
+
 def test_reads_are_quick(ours: Endpoint) -> None:
     session = requests.Session()
     paths = ["/version", "/cluster/resources", f"/nodes/{ours.node}/qemu", f"/nodes/{ours.node}/storage"]

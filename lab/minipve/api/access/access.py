@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from minipve.access.accounts import acl_path, grant, owner, revoke
+from minipve.access.permit import modifying
 from minipve.api.routing import route
 from minipve.base.errors import ApiError, error_prefix, parameter_error
 from minipve.config.rules.formats import split_list
@@ -90,9 +91,10 @@ def permissions(call: Call) -> dict[str, dict[str, int]]:
 
 @route("GET", "/access/acl")
 def acl(call: Call) -> list[dict[str, Any]]:
-    """Return the entries on paths where the caller may change permissions."""
+    """Return the entries on paths where the caller may change permissions, or all with Sys.Audit on /access."""
     entries: list[dict[str, Any]] = call.node.access.data["acl"]
-    return [a for a in entries if call.permit.has(a["path"], ["Permissions.Modify"])]
+    sees_all = call.permit.has("/access", ["Sys.Audit"])
+    return [a for a in entries if sees_all or call.permit.has(a["path"], modifying(a["path"]), any_of=True)]
 
 
 @route("PUT", "/access/acl")
@@ -130,11 +132,20 @@ def _require(call: Call, path: str, roleid: str, ugid: str) -> None:
 
 
 def _check_superset(call: Call, path: str, roleid: str) -> None:
-    """Raise 400 when a caller without Permissions.Modify grants more than their own privileges."""
-    if call.permit.is_root or call.permit.has(path, ["Permissions.Modify"]):
+    """Raise 400 when a caller without Permissions.Modify grants more than their own privileges.
+
+    A privilege that the caller holds on ``path`` alone cannot be granted on the paths below.
+    """
+    held = call.node.access.privileges(call.permit.authid, path)
+    if "Permissions.Modify" in held:
         return
-    privs = call.node.access.roles()[roleid]
-    if not privs or not call.permit.has(path, privs):
-        verb = "remove" if call.get("delete") else "add"
+    privs, verb = call.node.access.roles()[roleid], "remove" if call.get("delete") else "add"
+    propagates = call.get("propagate", 1) and verb == "add"
+    if not privs or not privs <= held.keys():
         text = f"Cannot {verb} role '{roleid}' - requires 'Permissions.Modify' or superset of privileges."
-        raise parameter_error(role=text)
+    elif propagates and not all(held[priv] for priv in privs):
+        text = f"Cannot {verb} role '{roleid}' with propagation - requires 'Permissions.Modify' or "
+        text += "propagated superset of privileges."
+    else:
+        return
+    raise parameter_error(role=text)

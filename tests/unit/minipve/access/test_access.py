@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given, strategies
 from minipve.access import tickets
 from minipve.access.accounts import Access, acl_path, grant, normalise_path, revoke
 from minipve.access.permit import Permit
 from minipve.access.tickets import Tickets, hash_secret, same_secret, token_digest
+from minipve.api.access.access import update_acl
 from minipve.base.errors import ApiError, UnauthorizedError
 from minipve.config.rules.privileges import BUILTIN_ROLES, PRIVILEGES
+from minipve.node.call import Call
 
 
 @pytest.fixture
@@ -73,6 +79,50 @@ def test_tokens(access: Access) -> None:
     with access.change() as data:
         revoke(data, None, None, "a@pve!tt")
     assert access.privileges("a@pve!tt", "/") == {}
+
+
+@pytest.mark.parametrize("of_user", [0, 1])
+@pytest.mark.parametrize("of_token", [0, 1])
+def test_flags_of_a_token_and_its_user_are_combined(access: Access, of_user: int, of_token: int) -> None:
+    _grant(access, ("/vms", "R", "a@pve", of_user), ("/vms", "R", "a@pve!tt", of_token))
+    assert set(access.privileges("a@pve!tt", "/vms").values()) == {of_user * of_token}
+
+
+GRANTED = [
+    *(("/vms", "VM"), ("/vms/100", "VM"), ("/vms/100", "NoAccess"), ("/pool", "Pool")),
+    *(("/pool/p", "Pool"), ("/pool/p", "PVEVMUser"), ("/pool/p/q", "Pool"), ("/storage/local", "Store")),
+]
+HOLDERS = {"a@pve": "users", "a@pve!tt": "tokens", "g": "groups"}
+ENTRIES = strategies.lists(
+    strategies.tuples(*map(strategies.sampled_from, (GRANTED, [*HOLDERS], (0, 1)))), min_size=4, max_size=6
+)
+
+
+@patch("minipve.access.accounts.write_atomic")
+@given(entries=ENTRIES, grants=ENTRIES, authid=strategies.sampled_from(["a@pve", "a@pve!tt"]))
+def test_nobody_gains_rights_by_granting(
+    written: Any, entries: list[Any], grants: list[Any], authid: str
+) -> None:
+    """Whatever a caller without Permissions.Modify grants, none of their own privileges appears or spreads."""
+    access = Access(Path("/nonexistent"))
+    with access.change() as draft:
+        draft["users"]["a@pve"] = {"enable": 1, "tokens": {"tt": {"privsep": 1, "secret": ""}}}
+        draft["groups"]["g"] = {"users": ["a@pve"]}
+        draft["pools"] = {"p": {"vms": [100], "storage": ["local"]}, "p/q": {"vms": [101], "storage": []}}
+        draft["roles"] = {"VM": ["VM.Allocate", "VM.Audit"], "Pool": ["Pool.Allocate", "VM.Audit"]}
+        draft["roles"] |= {"Store": ["Datastore.Allocate"]}
+    _grant(access, *((*granted, holder, propagate) for granted, holder, propagate in entries))
+    paths = {*(path for path, _ in GRANTED), "/vms/101", "/vms/102", "/storage"}
+    node, caller = SimpleNamespace(access=access), Permit(access, authid)
+    for (path, role), holder, propagate in grants:
+        before = {path: access.privileges(authid, path) for path in paths}
+        params = {"path": path, "roles": role, "propagate": propagate, HOLDERS[holder]: holder}
+        with suppress(ApiError):
+            caller.rule({"check": ["perm-modify", "{path}"]}, params)
+            update_acl(Call(node, caller, params))  # type: ignore[arg-type]
+        for path, held in before.items():
+            for privilege, spreads in access.privileges(authid, path).items():
+                assert held.get(privilege, -1) >= spreads, (path, privilege, params)
 
 
 def test_failed_change_is_not_saved(access: Access) -> None:
