@@ -34,6 +34,7 @@ PACKAGES = {
     "nc": "netcat-openbsd",
     "newuidmap": "uidmap",
     "nsenter": "util-linux",
+    "prlimit": "util-linux",
     "qemu-img": "qemu-utils",
     "qemu-system-x86_64": "qemu-system-x86",
     "setsid": "util-linux",
@@ -88,6 +89,15 @@ def run_json(argv: Sequence[str | Path], *, timeout_s: float = 60) -> Any:
         return strict_json.loads(output) if output.strip() else None
     except ValueError as error:
         raise MachineError(f"command '{_text(argv)}' failed: its output is not JSON") from error
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder of any depth. `shutil.rmtree` fails with RecursionError at a thousand levels.
+
+    Raises:
+        MachineError: something cannot be removed. The text names it.
+    """
+    run(["rm", "-rf", "--", folder], timeout_s=600)
 
 
 def _text(argv: Sequence[str | Path]) -> str:

@@ -7,9 +7,9 @@ new or empty folders get the marker, and minipve writes to and removes only fold
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
+from minipve.base import process
 from minipve.base.paths import Paths
 from minipve.base.user_error import UserError
 
@@ -73,8 +73,6 @@ def remove(paths: Paths) -> None:
     """Remove the state folder, after ``require_own``."""
     require_own(paths)
     try:
-        if paths.state.exists():
-            shutil.rmtree(paths.state)
-    except OSError as error:
-        message = f"cannot remove {error.filename}: {error.strerror}"
-        raise UserError(message, f"rm -r {paths.state}") from error
+        process.remove_tree(paths.state)
+    except process.MachineError as error:
+        raise UserError(str(error), f"rm -r {paths.state}") from error

@@ -41,8 +41,9 @@ def create(path: Path, size_bytes: int) -> None:
 
 
 def import_image(source: Path, target: Path) -> None:
-    """Copy an image of any format to a new qcow2 image."""
-    _prepare(target)
+    """Copy an image of any format to a new qcow2 image, if that fits: a few bytes may stand for terabytes."""
+    measure = ["qemu-img", "measure", "-O", "qcow2", *_format(source), "--output=json", source]
+    _prepare(target, process.run_json(measure)["required"])
     _convert(["-O", "qcow2"], source, target, timeout_s=3600)
 
 
@@ -92,10 +93,10 @@ def delete_snapshot(path: Path, name: str) -> None:
     process.run(["qemu-img", "snapshot", "-q", "-d", name, path], timeout_s=600)
 
 
-def _prepare(target: Path) -> None:
+def _prepare(target: Path, size_bytes: int = 0) -> None:
     if target.exists():
         raise MachineError(f"disk image '{target}' already exists")
     target.parent.mkdir(parents=True, exist_ok=True)
     filesystem = os.statvfs(target.parent)
-    if filesystem.f_bavail * filesystem.f_frsize < 64 * 2**20:
+    if filesystem.f_bavail * filesystem.f_frsize < size_bytes + 64 * 2**20:
         raise MachineError(f"no space left on device: {target.parent}")

@@ -387,8 +387,8 @@ def test_golden_template_is_unpacked_once_for_all_instances(tmp_path: Path, lxc:
     other.write_bytes(tiny.template(systemd=True))
     for paths in (first, second):
         paths.state.mkdir()
-        rootfs.create(100, uploaded, 100_000, paths)
-    rootfs.create(101, other, 100_000, first)
+        rootfs.create(100, uploaded, 100_000, 2**30, paths)
+    rootfs.create(101, other, 100_000, 2**30, first)
     assert {path.name for path in unpacked.iterdir()} == {".lock", "100000"}, "a stranger's is not kept"
     tops = [chroot.layers(100, paths)[0] for paths in (first, second)]
     shells = [(top / "usr/bin/busybox").stat() for top in (unpacked / "100000", *tops)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -176,23 +178,31 @@ def test_full_disk_is_an_error_and_leaves_nothing(lxc: None, tmp_path: Path) -> 
     assert stopped == 0
 
 
-def hostile(name: str, **more: object) -> bytes:
-    """Return a template with one more entry, which would write or read outside of the template."""
+def hostile(*more: dict[str, Any], whole: bool = True) -> bytes:
+    """Return a template with more entries, or (unless ``whole``) an archive of only these."""
     stream = io.BytesIO(tiny.template())
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=stream) as old, tarfile.open(fileobj=whole, mode="w:gz") as new:
-        for entry in old:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=stream) as old, tarfile.open(fileobj=archive, mode="w:gz") as new:
+        for entry in old if whole else ():
             new.addfile(entry, old.extractfile(entry) if entry.isfile() else None)
-        entry = tiny.member(name, **more)
-        new.addfile(entry, io.BytesIO(b"x" * entry.size) if entry.isfile() else None)
-    return whole.getvalue()
+        for entry in (tiny.member(**attributes) for attributes in more):
+            new.addfile(entry, io.BytesIO(b"x" * entry.size) if entry.isfile() else None)
+    return archive.getvalue()
 
 
+LINK = {"name": "./link", "type": tarfile.SYMTYPE, "mode": 0o777}
 HOSTILE: dict[str, list[dict[str, Any]]] = {
     "up": [{"name": "../../escaped", "size": 1}],
     "absolute": [{"name": "/tmp/dasklab-escaped", "size": 1}],
     "device": [{"name": "./disk", "type": tarfile.BLKTYPE, "devmajor": 254, "devminor": 0, "mode": 0o666}],
     "hard link": [{"name": "./shadow", "type": tarfile.LNKTYPE, "linkname": "/etc/shadow"}],
+    "through a link": [LINK | {"linkname": "/tmp"}, {"name": "./link/dasklab-escaped", "size": 1}],
+    "through a link up": [LINK | {"linkname": "../.."}, {"name": "./link/escaped", "size": 1}],
+    "over a hard-linked link": [
+        LINK | {"linkname": "/tmp/dasklab-escaped"},
+        {"name": "./hard", "type": tarfile.LNKTYPE, "linkname": "./link"},
+        {"name": "./hard", "size": 1},
+    ],
 }
 
 
@@ -211,7 +221,7 @@ def test_hostile_archive_cannot_leave_its_folder(lasting: Endpoint, how: str, un
     node, root = lasting, lasting.root()
     assert node.state is not None
     templates_before = set(node.state.glob("templates/*"))
-    upload(node, "evil.tar.gz", hostile(**HOSTILE[how][0]))
+    upload(node, "evil.tar.gz", hostile(*HOSTILE[how]))
     upid = root.nodes("pve").lxc.post(
         vmid=300, ostemplate="local:vztmpl/evil.tar.gz", rootfs="local:1", unprivileged=unprivileged
     )
@@ -232,7 +242,7 @@ def test_links_in_a_container_are_not_followed(lasting: Endpoint, place: str, tm
     (target / "interfaces").write_text("mine\n")
     link_to = str(target if place == "etc/network" else target / "interfaces")
     node, root = lasting, lasting.root()
-    upload(node, "evil.tar.gz", hostile(f"./{place}", type=tarfile.SYMTYPE, linkname=link_to))
+    upload(node, "evil.tar.gz", hostile(LINK | {"name": f"./{place}", "linkname": link_to}))
     upid = root.nodes("pve").lxc.post(
         vmid=300, ostemplate="local:vztmpl/evil.tar.gz", rootfs="local:1", nameserver="10.0.0.1"
     )
@@ -240,6 +250,84 @@ def test_links_in_a_container_are_not_followed(lasting: Endpoint, place: str, tm
     if node.api() and root.nodes("pve").lxc.get():
         node.wait(root.nodes("pve").lxc(300).status.start.post(), root)
     assert (target / "interfaces").read_text() == "mine\n" and len(list(target.iterdir())) == 1
+
+
+def refusal(node: Endpoint, name: str, archive: bytes, rootfs: str = "local:1") -> str:
+    """Return the error of a container whose template is ``archive``. Nothing of it may stay."""
+    assert node.state is not None
+    templates = set(node.state.glob("templates/*"))
+    volume, root = upload(node, name, archive), node.root()
+    error = node.failed(root.nodes("pve").lxc.post(vmid=300, ostemplate=volume, rootfs=rootfs), root)
+    assert traces(node, 300) == [] and set(node.state.glob("templates/*")) == templates
+    node.done(root.nodes("pve").storage("local").content(volume).delete(), root)
+    return error
+
+
+def test_link_to_a_folder_of_the_host_is_no_system(lasting: Endpoint) -> None:
+    archive = hostile(LINK | {"name": "./etc", "linkname": "/etc"}, whole=False)
+    assert "unable to detect OS distribution" in refusal(lasting, "evil.tar.gz", archive)
+
+
+@pytest.mark.parametrize(("end", "command"), [(".gz", "gzip"), (".xz", "xz"), (".zst", "zstd"), ("", "cat")])
+def test_template_is_no_larger_than_the_root_file_system(lasting: Endpoint, end: str, command: str) -> None:
+    bomb = gzip.decompress(hostile({"name": "./bomb", "size": 12 * 2**20}))
+    archive = subprocess.run([command], input=bomb, capture_output=True, check=True).stdout
+    error = refusal(lasting, f"bomb.tar{end}", archive, "local:0.0078125")
+    assert error == "unable to create CT 300 - the template does not fit into the root file system of 8M"
+
+
+def test_memory_of_tar_is_bounded(lasting: Endpoint) -> None:
+    """Tar keeps a long name in memory. The header says how long it is."""
+    header = tiny.member("././@LongLink", type=tarfile.GNUTYPE_LONGNAME, size=2**32)
+    archive = header.tobuf(tarfile.GNU_FORMAT).ljust(2**20, b"a")
+    assert "memory exhausted" in refusal(lasting, "long.tar", archive)
+
+
+def test_folders_may_be_deeper_than_recursion_goes(node: Endpoint) -> None:
+    """A thousand levels, by an archive or a guest, once kept an endpoint from starting again."""
+    assert node.state is not None
+    deep = "a/" * 1500
+    folders = [{"name": f"./{top}{deep}", "type": tarfile.DIRTYPE, "mode": 0o755} for top in ("", "usr/lib/")]
+    volume = upload(node, "deep.tar.gz", hostile(*folders))
+    create(node, 300, ostemplate=volume)
+    node.done(ct(node, 300).status.start.post())
+    inside(ct(node, 300), f"mkdir -p /root/{deep}; set -- /sys/fs/cgroup/*/; mkdir -p $1{deep}")
+    assert ct(node, 300).status.current.get()["disk"] > 0
+    node.done(node.root().nodes("pve").storage("local").content(volume).delete(), node.root())
+    assert minipve("stop", state=node.state).returncode == 0
+    again = serve(node.state)
+    again.done(ct(again, 300).delete())
+    assert groups(again, 300) == [] and not (again.state / "containers/300").exists()
+    assert minipve("stop", state=node.state).returncode == 0
+    serve(node.state)
+    assert list((node.state / "templates").iterdir()) == []
+
+
+def test_only_one_of_many_guests_gets_a_vmid(node: Endpoint) -> None:
+    bodies = {"lxc": {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1"}, "qemu": {"memory": 32}}
+
+    def post(kind: str) -> Any:
+        return node.request(
+            "POST", f"/nodes/pve/{kind}", data=bodies[kind] | {"vmid": 300, "pool": node.pool}
+        )
+
+    with ThreadPoolExecutor(50) as senders:
+        answers = list(senders.map(post, ["lxc", "qemu"] * 25))
+    upids = [answer.json()["data"] for answer in answers if answer.status_code == 200]
+    assert len(upids) == 1 and node.wait(upids[0])["exitstatus"] == "OK"
+    assert all("already exists on node" in answer.reason for answer in answers if answer.status_code != 200)
+    guests = [*node.api().nodes("pve").lxc.get(), *node.api().nodes("pve").qemu.get()]
+    assert [guest["vmid"] for guest in guests] == [300]
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.03, 0.1])
+def test_container_destroyed_while_it_starts_leaves_nothing(node: Endpoint, pause_s: float) -> None:
+    create(node, 300, net0=NET.format(11) + ",rate=1")
+    upid = ct(node, 300).status.start.post()
+    time.sleep(pause_s)
+    node.done(node.root().nodes("pve").lxc(300).delete(force=1), node.root())
+    node.wait(upid, node.root())
+    assert traces(node, 300) == [] and node.api().nodes("pve").lxc.get() == []
 
 
 @pytest.fixture

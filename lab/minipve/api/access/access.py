@@ -91,7 +91,7 @@ def permissions(call: Call) -> dict[str, dict[str, int]]:
 
 @route("GET", "/access/acl")
 def acl(call: Call) -> list[dict[str, Any]]:
-    """Return the entries on paths where the caller may change permissions, or all with Sys.Audit on /access."""
+    """Return the entries on paths whose permissions the caller may change; all, with Sys.Audit on /access."""
     entries: list[dict[str, Any]] = call.node.access.data["acl"]
     sees_all = call.permit.has("/access", ["Sys.Audit"])
     return [a for a in entries if sees_all or call.permit.has(a["path"], modifying(a["path"]), any_of=True)]

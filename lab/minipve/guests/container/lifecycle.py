@@ -67,7 +67,7 @@ def create(node: Node, task: Task, vmid: int, params: dict[str, str], request: C
         volid = _create_volume(node, task, vmid, request.rootfs_bytes)
         first_id = user_ids.of_root(params, node.paths)
         task.log(f"extracting archive '{archive}'")
-        rootfs.create(vmid, archive, first_id, node.paths)
+        rootfs.create(vmid, archive, first_id, request.rootfs_bytes, node.paths)
         config = params | {"rootfs": options.rootfs_text(volid, request.rootfs_bytes)}
         config |= _set_up_rootfs(node, task, vmid, config, request)
         shared.add_to_pool(node, request.pool, vmid)

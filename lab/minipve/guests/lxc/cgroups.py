@@ -7,7 +7,6 @@ it; groups that a killed LXC left are removed here.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -132,17 +131,25 @@ def remove(paths: Paths, vmid: int | None = None) -> None:
 
 
 def _remove_below(group: Path) -> None:
-    with suppress(OSError):  # it does not exist in this hierarchy, or it has processes
-        for inner in [entry for entry in group.iterdir() if entry.is_dir()]:
-            _remove_below(inner)
-        group.rmdir()
+    for inner in reversed(list(_groups(group))):
+        with suppress(OSError):  # it does not exist in this hierarchy, or it has processes
+            inner.rmdir()
+
+
+def _groups(top: Path) -> Iterator[Path]:
+    """Yield a group and those below it, parents first. A guest may nest them deeper than recursion goes."""
+    groups = [top]
+    while groups:
+        yield (group := groups.pop())
+        with suppress(OSError):  # the group may disappear meanwhile
+            groups += [entry for entry in group.iterdir() if entry.is_dir()]
 
 
 def processes(vmid: int, paths: Paths) -> set[int]:
     """Return every process in a container's groups."""
     pids = set()
     for hierarchy in _hierarchies():
-        for group, _, _ in os.walk(hierarchy / folder(paths) / str(vmid)):
+        for group in _groups(hierarchy / folder(paths) / str(vmid)):
             with suppress(OSError):  # the group may disappear meanwhile
                 pids |= {int(pid) for pid in Path(group, "cgroup.procs").read_text().split()}
     return pids

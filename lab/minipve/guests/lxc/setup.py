@@ -36,9 +36,8 @@ def os_type() -> str:
 
 
 def _systemd_version() -> int | None:
-    libraries = (
-        Path("/usr/lib").glob("**/systemd/libsystemd-shared-*.so") if Path("/usr/lib").is_dir() else []
-    )
+    name, folder = "systemd/libsystemd-shared-*.so", Path("/usr/lib")
+    libraries = [*folder.glob(name), *folder.glob(f"*/{name}")]
     matches = (re.search(r"libsystemd-shared-(\d+)", file.name) for file in libraries)
     return next((int(match[1]) for match in matches if match), None)
 

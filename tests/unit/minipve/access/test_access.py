@@ -103,7 +103,7 @@ ENTRIES = strategies.lists(
 def test_nobody_gains_rights_by_granting(
     written: Any, entries: list[Any], grants: list[Any], authid: str
 ) -> None:
-    """Whatever a caller without Permissions.Modify grants, none of their own privileges appears or spreads."""
+    """Whatever a caller without Permissions.Modify grants, their own privileges do not grow."""
     access = Access(Path("/nonexistent"))
     with access.change() as draft:
         draft["users"]["a@pve"] = {"enable": 1, "tokens": {"tt": {"privsep": 1, "secret": ""}}}
@@ -119,7 +119,7 @@ def test_nobody_gains_rights_by_granting(
         params = {"path": path, "roles": role, "propagate": propagate, HOLDERS[holder]: holder}
         with suppress(ApiError):
             caller.rule({"check": ["perm-modify", "{path}"]}, params)
-            update_acl(Call(node, caller, params))  # type: ignore[arg-type]
+            update_acl(Call(node, caller, params))
         for path, held in before.items():
             for privilege, spreads in access.privileges(authid, path).items():
                 assert held.get(privilege, -1) >= spreads, (path, privilege, params)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from minipve.base import process
 from minipve.base.paths import Paths
 from minipve.base.user_error import UserError
 from minipve.endpoint import state_folder
@@ -59,10 +59,10 @@ def test_failed_removal_is_reported(paths: Paths, monkeypatch: pytest.MonkeyPatc
     """As on a read-only file system."""
 
     def refuse(path: Path) -> None:
-        raise OSError(30, "Read-only file system", str(path / "storage"))
+        raise process.MachineError(f"rm: cannot remove '{path}/storage': Read-only file system")
 
     state_folder.claim(paths)
-    monkeypatch.setattr(shutil, "rmtree", lambda path, **given: None if given else refuse(path))
+    monkeypatch.setattr(process, "remove_tree", refuse)
     code, said = purge(monkeypatch, paths.state)
     assert (code, said.count("\n")) == (1, 2)
-    assert f"cannot remove {paths.state}/storage: Read-only file system\n  rm -r {paths.state}\n" in said
+    assert f"cannot remove '{paths.state}/storage': Read-only file system\n  rm -r {paths.state}\n" in said

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from minipve.base.process import MachineError
@@ -29,3 +32,20 @@ def test_full_clone_has_no_backing_file(tmp_path: Path) -> None:
     qemu_img.create(tmp_path / "a.qcow2", 2**20)
     qemu_img.full_clone(tmp_path / "a.qcow2", tmp_path / "b.qcow2")
     assert qemu_img.info(tmp_path / "b.qcow2").backing is None
+
+
+def test_image_that_would_fill_the_disk_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All clusters of its 1 GiB are the same one, so that it has 320 KiB."""
+    cluster, data = 2**16, b"x" * 2**16
+    header = struct.pack(
+        ">4sIQIIQIIQQIIQ", b"QFI\xfb", 2, 0, 0, 16, 2**30, 0, 2, cluster, 4 * cluster, 1, 0, 0
+    )
+    tables = struct.pack(">2Q", *[2 * cluster | 1 << 63] * 2).ljust(cluster, b"\0")
+    tables += struct.pack(">Q", 3 * cluster | 1 << 63) * 8192
+    (tmp_path / "bomb.qcow2").write_bytes(header.ljust(cluster, b"\0") + tables + data + bytes(cluster))
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=2**18, f_frsize=4096))
+    with pytest.raises(MachineError, match="no space left on device"):
+        qemu_img.import_image(tmp_path / "bomb.qcow2", tmp_path / "disk.qcow2")
+    assert not (tmp_path / "disk.qcow2").exists()
