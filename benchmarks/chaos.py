@@ -91,7 +91,7 @@ def serve(target: str, folder: Path, seed: int, only: Sequence[str], limit: int)
     rows = enumerate(plan(target, seed), 1)
     rounds = [Round(number, *row, dice.uniform(0, 0.9), dice.random()) for number, row in rows]
     rounds = [row for row in rounds if row.command in only][:limit]
-    todo = [row for row in rounds if row.number not in {done["number"] for done in read(log)}]
+    todo = [row for row in rounds if row.number not in {row["number"] for row in read(log)}]
     if not todo:
         return
     where = folder / target
@@ -128,8 +128,8 @@ def table(outcomes: list[dict[str, Any]]) -> Iterator[str]:
         counts = ", ".join(f"`{name}` {commands.count(name)}" for name in dict.fromkeys(sorted(commands)))
         false_ok = sum("false ok" in fault for fault in faults)
         left = sum(fault.startswith("left: ") for fault in faults)
-        missed = sum(row["blow"] == blow for row in outcomes) - len(struck)
-        numbers = [len(struck), missed, false_ok, len(faults) - false_ok - left, left]
+        uncounted = sum(row["blow"] == blow for row in outcomes) - len(struck)
+        numbers = [len(struck), uncounted, false_ok, len(faults) - false_ok - left, left]
         totals = [total + number for total, number in zip(totals, numbers, strict=True)]
         yield f"| {blow} | {counts} | {' | '.join(map(str, numbers))} |"
     yield f"| all | | {' | '.join(map(str, totals))} |"

@@ -145,7 +145,7 @@ class Bench:
         outcome = Outcome(plan.number, plan.command, plan.blow)
         for attempt in range(1, ATTEMPTS + 1):
             self.prepare(plan.command)
-            kept = self.kept()
+            digests = self.kept()
             log = f"{plan.number:03}-{plan.command.replace(' ', '-')}.log"
             with ExitStack() as stack:
                 if plan.blow == "read-only home":
@@ -160,7 +160,7 @@ class Bench:
             outcome.faults += self.judge(plan, outcome, (self.logs / log).read_text(errors="replace"))
             outcome.faults += self.repair(plan, outcome)
             now = self.kept()
-            outcome.faults += [f"lost: {name}" for name in kept if now.get(name) != kept[name]]
+            outcome.faults += [f"lost: {name}" for name in digests if now.get(name) != digests[name]]
             outcome.faults += self.left()
             if outcome.struck or outcome.faults:
                 break

@@ -311,18 +311,18 @@ class Cluster(Bench):
     def false_claims(self, plan: Round, outcome: Outcome) -> Iterator[str]:
         """Yield a success without its result, and a result that is cut but counts as whole."""
         self.printed = (self.logs / f"{plan.number:03}-{plan.command}.log").read_text(errors="replace")
-        made, wanted = self.made(plan), self.wanted[plan.command]
+        output, expected = self.made(plan), self.wanted[plan.command]
         match plan.command:
             case "record" | "program":
-                complete = made[:1] == ["True"]
-                if outcome.status == 0 and made != wanted:
-                    yield f"exit status 0, but {made}"
+                complete = output[:1] == ["True"]
+                if outcome.status == 0 and output != expected:
+                    yield f"exit status 0, but {output}"
                 whole = "sum " in self.printed or (
                     plan.command == "record" and outcome.after_s > RECORD_S - 1
                 )
-                if complete and not whole and plan.blow in ("SIGKILL", "SIGTERM", "scheduler"):
+                if complete and not whole and outcome.status != 0 and "Ctrl-C" not in plan.blow:
                     yield f"killed after {outcome.after_s:.1f} s, but the record is complete"
-                if made and not complete:
+                if output and not complete:
                     words = [
                         "check",
                         str(self.out(plan)),
@@ -332,10 +332,10 @@ class Cluster(Bench):
                     ]
                     if (status := self.run(f"{plan.number:03}-check.log", *words)) not in CANNOT_DECIDE:
                         yield f"`dasklab check` of a cut record ended with {status}"
-            case "pack" if self.out(plan).exists() and made != wanted:
+            case "pack" if self.out(plan).exists() and output != expected:
                 yield "the file is there, but not whole"
-            case _ if outcome.status == 0 and made != wanted:
-                yield f"exit status 0, but {sorted(set(wanted) ^ set(made))[:3]} differ"
+            case _ if outcome.status == 0 and output != expected:
+                yield f"exit status 0, but {sorted(set(expected) ^ set(output))[:3]} differ"
 
     def repair(self, plan: Round, outcome: Outcome) -> Iterator[str]:
         """Wait for the user's work, and run the command again: it may be needed where a killed one wrote."""
