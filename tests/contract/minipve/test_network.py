@@ -66,6 +66,24 @@ def test_hand_written_ageing_is_applied_and_kept(ours: Endpoint, network: str) -
     assert call(network).get()["options"] == ["bridge-ageing 0"]
 
 
+def test_change_of_a_bridge_keeps_what_it_does_not_name(ours: Endpoint, network: str) -> None:
+    call = ours.api().nodes(ours.node).network
+    call.post(iface=network, type="bridge", autostart=1, cidr="10.9.0.1/24", mtu=1400, comments="lab")
+    before = call(network).get()
+    call(network).put(type="bridge", comments="changed")
+    assert call(network).get() == before | {"comments": "changed\n"}
+    call(network).put(type="bridge", cidr="10.9.1.1/25", delete="mtu")
+    row = call(network).get()
+    assert (row["cidr"], row["address"], row["autostart"], "mtu" in row) == (
+        "10.9.1.1/25",
+        "10.9.1.1",
+        1,
+        False,
+    )
+    call(network).put(type="bridge", delete="address")
+    assert "cidr" not in call(network).get()
+
+
 def test_pending_network_changes_can_be_reverted(ours: Endpoint, network: str) -> None:
     call = ours.api().nodes(ours.node).network
     call.post(iface=network, type="bridge")

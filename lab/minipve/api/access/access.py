@@ -136,14 +136,14 @@ def _check_superset(call: Call, path: str, roleid: str) -> None:
 
     A privilege that the caller holds on ``path`` alone cannot be granted on the paths below.
     """
-    held = call.node.access.privileges(call.permit.authid, path)
-    if "Permissions.Modify" in held:
+    privileges = call.node.access.privileges(call.permit.authid, path)
+    if "Permissions.Modify" in privileges:
         return
-    privs, verb = call.node.access.roles()[roleid], "remove" if call.get("delete") else "add"
+    needed, verb = call.node.access.roles()[roleid], "remove" if call.get("delete") else "add"
     propagates = call.get("propagate", 1) and verb == "add"
-    if not privs or not privs <= held.keys():
+    if not needed or not needed <= privileges.keys():
         text = f"Cannot {verb} role '{roleid}' - requires 'Permissions.Modify' or superset of privileges."
-    elif propagates and not all(held[priv] for priv in privs):
+    elif propagates and not all(privileges[priv] for priv in needed):
         text = f"Cannot {verb} role '{roleid}' with propagation - requires 'Permissions.Modify' or "
         text += "propagated superset of privileges."
     else:

@@ -66,7 +66,7 @@ def user(call: Call) -> dict[str, Any]:
     """Return a user with its tokens."""
     entry = call.node.access.user(call["userid"])
     row = user_row(call["userid"], entry)
-    del row["userid"]
+    del row["userid"], row["realm-type"]
     row["tokens"] = {name: token_row(name, token) for name, token in entry["tokens"].items()}
     return row | {"groups": call.node.access.groups_of(call["userid"])}
 

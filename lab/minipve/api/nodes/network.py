@@ -11,6 +11,7 @@ from typing import Any
 from minipve.api.routing import route
 from minipve.base.atomic import write_atomic
 from minipve.base.errors import parameter_error
+from minipve.config.rules.formats import split_list
 from minipve.network import bridges, links, sdn, vlans, vnets
 from minipve.network.interfaces import Iface, bridge, load, write_interfaces
 from minipve.node.call import Call, Reply
@@ -153,12 +154,19 @@ def create(call: Call) -> None:
 
 @route("PUT", _NETWORK + "/{iface}")
 def update(call: Call) -> None:
-    """Change a bridge. The next reload applies the change."""
+    """Change a bridge. The next reload applies the change. What the call does not name stays, as in PVE."""
     with call.node.network_lock:
         interfaces = _configured(call.node)
-        if call["iface"] not in interfaces:
+        if (old := interfaces.get(call["iface"])) is None:
             raise parameter_error(iface="interface does not exist")
-        _store(call.node, interfaces | {call["iface"]: _from_call(call, interfaces[call["iface"]])})
+        deleted = {
+            "cidr" if name in ("address", "netmask") else name for name in split_list(call.get("delete", ""))
+        }
+        stored = {
+            key: value for key, value in _row(old, 0).items() if key not in ("address", "netmask", *deleted)
+        }
+        merged = replace(call, params=stored | call.params)
+        _store(call.node, interfaces | {old.name: _from_call(merged, old)})
 
 
 @route("DELETE", _NETWORK + "/{iface}")
