@@ -19,6 +19,7 @@ description:
 author: [dasklab]
 """
 
+ACCEPT_NEW = "StrictHostKeyChecking=accept-new"
 TRIED = ("2.19",)  # releases of ansible-core; docs/how-to/roles.md says what was tried
 
 
@@ -34,6 +35,27 @@ def problem(version: str) -> str | None:
     return None
 
 
+def accept_new_host_keys() -> None:
+    """Let an inventory's ``StrictHostKeyChecking=accept-new`` count, as it does without Mitogen.
+
+    ssh takes the first value of an option, and Mitogen puts ``yes`` before the inventory's arguments. So it
+    would never reach a guest whose key is not known: a command was stopped before it waited for the guest,
+    or the file of keys was lost. A key that has changed is refused in any case.
+    """
+    import mitogen.ssh
+
+    command = mitogen.ssh.Connection.get_boot_command
+
+    def get_boot_command(connection: Any) -> list[str]:
+        words: list[str] = command(connection)
+        is_asked_for = ACCEPT_NEW in (connection.options.ssh_args or ())
+        return [
+            ACCEPT_NEW if is_asked_for and word == "StrictHostKeyChecking yes" else word for word in words
+        ]
+
+    mitogen.ssh.Connection.get_boot_command = get_boot_command
+
+
 def choose(version: str) -> Any:
     """Return the class of the strategy."""
     if reason := problem(version):
@@ -43,6 +65,7 @@ def choose(version: str) -> Any:
         return Linear
     from ansible_mitogen.plugins.strategy.mitogen_linear import StrategyModule as Mitogen
 
+    accept_new_host_keys()
     return Mitogen
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 import subprocess
+import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import asyncssh
 import pytest
+from dasklab.console.lab.playbooks import UNREACHABLE
 from dasklab.paths import SHARE as ROOT
 
 from tests.e2e.conftest import BIN
+from tests.ports import free_port, listens
 from tests.waiting import PATIENCE_S, until
 
 STRATEGIES = ("linear", "mitogen_or_linear")
@@ -158,6 +165,65 @@ def test_a_host_that_does_not_answer_ends_the_playbook(tmp_path: Path, strategy:
     output = finish(child)
     assert child.returncode != 0
     assert re.search(r"^b .* unreachable=1 ", output, re.MULTILINE), output
+
+
+async def serve_ssh(port: int) -> None:
+    """Serve ssh, with a new host key, to whoever reaches this machine's loopback."""
+
+    class OpenServer(asyncssh.SSHServer):
+        def begin_auth(self, username: str) -> bool:
+            return False
+
+    async def run(process: Any) -> None:
+        shell = await asyncio.create_subprocess_shell(process.command, stdin=-1, stdout=-1, stderr=-1)
+        await process.redirect(shell.stdin, shell.stdout, shell.stderr)
+        process.exit(await shell.wait())
+
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    options = {"server_host_keys": [key], "process_factory": run, "encoding": None}
+    await asyncssh.create_server(OpenServer, "127.0.0.1", port, **options)
+    await asyncio.Event().wait()
+
+
+@contextmanager
+def ssh_server() -> Iterator[int]:
+    """Run an ssh server in a process, and yield its port."""
+    port = free_port()
+    program = f"from {__name__} import *; asyncio.run(serve_ssh({port}))"
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as server:
+        try:
+            until(lambda: listens(port), "the ssh server")
+            yield port
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_unknown_host_key_is_learnt_where_the_inventory_says_so_and_a_changed_one_refused(
+    tmp_path: Path, strategy: str
+) -> None:
+    known = tmp_path / "known_hosts"
+    common = f"-F /dev/null -o UserKnownHostsFile={known} -o HostKeyAlias=b -o HashKnownHosts=no"
+    playbook = play(tmp_path, "- ansible.builtin.command: 'true'")
+
+    def status(port: int, checking: str) -> int:
+        over_ssh = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": port}
+        over_ssh |= {"ansible_ssh_common_args": common + checking, "ansible_ssh_pipelining": True}
+        hosts = {"b": {**over_ssh, "ansible_python_interpreter": str(BIN / "python")}}
+        (tmp_path / "hosts.yml").write_text(str({"all": {"hosts": hosts}}))
+        child = start(playbook, strategy)
+        finish(child)
+        return child.returncode
+
+    with ssh_server() as port:
+        assert status(port, "") == UNREACHABLE
+        assert not known.exists()
+        assert status(port, " -o StrictHostKeyChecking=accept-new") == 0
+        key = known.read_text()
+        assert key.startswith("b ssh-ed25519 ")
+    with ssh_server() as port:
+        assert status(port, " -o StrictHostKeyChecking=accept-new") == UNREACHABLE
+    assert known.read_text() == key
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

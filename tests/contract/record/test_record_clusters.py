@@ -24,7 +24,7 @@ import pytest
 from dasklab import records
 from distributed import Client
 
-from tests.ports import free_port
+from tests.ports import free_port, listens
 from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[3]  # from where a worker imports this module
@@ -34,11 +34,6 @@ COMPLETE = ["decided_s", "sent_s", "arrived_s", "ready_s", "executing_s", "start
 
 def inc(number: int) -> int:
     return number + 1
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def answers(url: str) -> bool:
