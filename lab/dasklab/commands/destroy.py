@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from dasklab.console.lab.locking import locked
-from dasklab.console.lab.playbooks import play
+from dasklab.console.lab.playbooks import answer, run_endpoint_program
 from dasklab.console.lab.target import open_target
 from dasklab.console.options import inventory_option
+from dasklab.machines.endpoint import presence
 
 
 @click.command()
@@ -26,5 +27,10 @@ def destroy(inventory: Path, yes: bool) -> None:
     if not yes and sys.stdin.isatty():
         click.confirm(f"Remove the machines of lab {name!r}? Results stay", abort=True)
     with locked(lab, reset=False):
-        play("destroy.yml", lab)
-    click.echo(f"Removed lab {name!r}. Results stay.")
+        if presence.never_started(lab):
+            run_endpoint_program(lab, "endpoint_stop")  # what a first start that broke off left
+            existed = False
+        else:
+            calls = answer("destroy.yml", lab, "plan_file", output=None)
+            existed = bool(calls) or lab.has(lab.hosts()[0], "endpoint_stop")
+    click.echo(f"Removed lab {name!r}. Results stay." if existed else f"Lab {name!r} has nothing to remove.")

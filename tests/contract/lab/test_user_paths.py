@@ -84,6 +84,15 @@ def test_plan_and_status_start_no_endpoint(user: User) -> None:
     assert not user.state.exists()
 
 
+def test_destroy_of_a_lab_that_was_never_built_starts_no_endpoint(user: User) -> None:
+    destroyed = user.run("dasklab", "destroy", "--yes", "-i", "inventory/hosts.yml")
+    assert (destroyed.returncode, destroyed.stdout.splitlines()[-1]) == (
+        0,
+        "Lab 'dasklab' has nothing to remove.",
+    )
+    assert not user.state.exists()
+
+
 def test_secrets_in_a_vault_are_read_by_commands_and_playbooks(tmp_path: Path) -> None:
     user = User(tmp_path)
     (tmp_path / "password").write_text("open\n")
@@ -185,6 +194,7 @@ def test_stopped_endpoint_stays_stopped(user: User) -> None:
 def test_command_announces_its_lab(user: User) -> None:
     process = user.run("dasklab", "destroy", "--yes", "-i", "inventory/hosts.yml")
     assert process.returncode == 0, process.stdout + process.stderr
+    assert process.stdout.endswith("Removed lab 'dasklab'. Results stay.\n")
     path = user.folder / "inventory" / "hosts.yml"
     first = process.stderr.splitlines()[0]
     assert re.fullmatch(rf"Inventory {path}, endpoint https://127\.0\.0\.1:\d+, lab dasklab", first)

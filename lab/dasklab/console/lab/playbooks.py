@@ -32,17 +32,23 @@ def play(name: str, lab: Inventory, options: Sequence[str] = (), output: IO[str]
         sys.exit(status)
 
 
-def answer(name: str, lab: Inventory, variable: str, options: Sequence[str] = ()) -> Any:
+def answer(
+    name: str,
+    lab: Inventory,
+    variable: str,
+    options: Sequence[str] = (),
+    output: IO[str] | None = sys.stderr,
+) -> Any:
     """Run a playbook that writes JSON to the file named by a variable, and return that JSON.
 
-    Its progress goes to standard error.
+    Its progress goes to standard error, or to ``output``; None is standard output.
 
     Raises:
         LabError: machines do not answer.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "answer.json"
-        play(name, lab, [*options, "-e", f"{variable}={file}"], output=sys.stderr)
+        play(name, lab, [*options, "-e", f"{variable}={file}"], output=output)
         return json.loads(file.read_text(encoding="utf-8"))
 
 
