@@ -165,8 +165,12 @@ def test_invisible_machine_with_our_vmid_is_an_error(
     root = place.root()
     place.done(root.nodes(place.node).qemu.post(vmid=FIRST + 1, memory=32), root)
     try:
-        with pytest.raises(LabError, match=f"VMID {FIRST + 1} is needed for w1, but a machine that"):
+        with pytest.raises(
+            LabError, match=rf"may not see: {FIRST + 1} \(w1\)\n(.*\n)*  qm unlock {FIRST + 1};"
+        ):
             bring(True)
+        with pytest.raises(LabError, match=rf"remain on VMIDs of lab '{POOL}': {FIRST + 1} \(w1\)\n"):
+            bring(False)
         assert leftovers(place) == [f"VM {FIRST + 1}"]
     finally:
         place.done(root.nodes(place.node).qemu(FIRST + 1).delete(), root)

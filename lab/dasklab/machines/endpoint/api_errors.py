@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import requests
 
 from dasklab.errors import LabError
+from dasklab.machines.endpoint.guest_kinds import BY_PATH, KINDS, VM
 
 # Status codes of proxies and of pveproxy when the daemon behind them fails. Reads are then repeated.
 GATEWAY = {
@@ -30,7 +31,7 @@ QUORUM_HINT = "start the cluster's other nodes, or repair their network; on a no
 PROTECTED_HINT = "to allow its removal, as root on the node: {tool} set {vmid} --protection 0"
 NAME_HINT = "set PROXMOX_HOST to a name or address that the certificate contains"
 PORT_HINT = "check that this is the API's address and port (8006), without a proxy in between"
-LOCK_HINT = "wait for that operation; if none is running, as root on the node: qm unlock VMID"
+LOCK_HINT = "wait for that operation; if none is running, as root on the node: {line}"
 REACH_HINT = "check that it is running, that the address is correct, and that no firewall blocks it"
 
 
@@ -129,17 +130,21 @@ def refusal(status: int, reason: str, errors: object, call: str, url: str, token
     by_parameter = errors if isinstance(errors, dict) else {}
     details = "; ".join(f"{k}: {v}".strip() for k, v in by_parameter.items() if isinstance(v, str))
     cause = f"{status} {reason}{f' ({details})' if details else ''}"
-    return CallError(f"{url}: {call}", cause, _hint(reason))
+    return CallError(f"{url}: {call}", cause, _hint(reason, call))
 
 
-def _hint(reason: str) -> str | None:
+def _hint(reason: str, call: str) -> str | None:
     """Return the next step after a refusal, where its text tells."""
     if "no quorum" in reason:
         return QUORUM_HINT
     if protected := re.search(r"can't remove (VM|CT) (\d+) - protection mode enabled", reason):
         tool = {"VM": "qm", "CT": "pct"}[protected[1]]
         return PROTECTED_HINT.format(tool=tool, vmid=protected[2])
-    return LOCK_HINT if "is locked" in reason else None
+    if locked := re.search(r"is locked(?: \((\w+)\))?", reason):
+        guest = re.search(r"/(qemu|lxc)/(\d+)", call)
+        kind = KINDS[BY_PATH[guest[1]]] if guest else VM
+        return LOCK_HINT.format(line=kind.unlock_line(guest[2] if guest else "VMID", locked[1] or ""))
+    return None
 
 
 def _certificate_hint(error: str) -> str:

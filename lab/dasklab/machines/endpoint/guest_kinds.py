@@ -24,7 +24,14 @@ class KindInApi:
     disks: str
     images: str
 
+    def unlock_line(self, vmid: int | str, lock: str) -> str:
+        """Return what root on the node does about a lock that no operation holds any more."""
+        unlock = f"{self.tool} unlock {vmid}"
+        return f"{unlock}; {self.tool} destroy {vmid}" if lock in UNFINISHED else unlock
 
+
+UNFINISHED = ("create", "clone", "destroyed")
+"""The locks of a guest whose creation or removal broke off."""
 VM = KindInApi("qemu", "qm", "images", "import")
 CONTAINER = KindInApi("lxc", "pct", "rootdir", "vztmpl")
 KINDS: Mapping[GuestKind, KindInApi] = {"vm": VM, "container": CONTAINER}

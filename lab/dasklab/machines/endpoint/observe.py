@@ -30,11 +30,13 @@ Record = Mapping[str, Any]
 def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
     """Return what the endpoint has that matters to ``lab``. Waits for operations that are still running.
 
+    The endpoint is asked whether each unused VMID is really free, because a guest that this token may not see
+    could have it: somebody else's, or one of the lab's whose creation broke off before it was in the pool.
+
     Args:
         pve: the endpoint.
         lab: the requested lab.
-        claim: prepare to create machines: the pool must exist, and the endpoint is asked whether each unused
-            VMID is really free, because a guest that this token may not see could have it.
+        claim: prepare to create machines: the pool must exist.
 
     Raises:
         LabError: the endpoint cannot be reached, refuses a call, or lacks a node or the pool.
@@ -47,8 +49,8 @@ def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
     relevant = [r for r in _guest_records(pve, lab) if int(r["vmid"]) in vmids or lab.name in _tags(r)]
     _refuse_unreachable(relevant, online)
     guests = {guest.vmid: guest for guest in pve.map(lambda record: _guest(pve, record), relevant)}
-    unused = sorted(vmids - guests.keys()) if claim else []
-    if unused and not has_pool(pve, lab.pool):
+    unused = sorted(vmids - guests.keys())
+    if claim and unused and not has_pool(pve, lab.pool):
         raise LabError(
             f"{pve.endpoint.url} has no pool {lab.pool!r}",
             f"as root on a node: pveum pool add {lab.pool}; 'dasklab doctor' checks what else is missing",

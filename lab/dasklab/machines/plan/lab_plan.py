@@ -67,13 +67,12 @@ def refuse_foreign(observed: Observed, lab: Lab) -> None:
     Raises:
         LabError: naming the guest, its node and what to do.
     """
+    _refuse_hidden(
+        *(observed, lab, "the lab needs VMIDs of guests that this token may not see"),
+        "otherwise choose another lab_first_vmid in the inventory",
+    )
     for vmid, name in _requested_vmids(lab).items():
         guest = observed.guests.get(vmid)
-        if vmid in observed.hidden_vmids:
-            raise LabError(
-                f"VMID {vmid} is needed for {name}, but a machine that this token may not see has it",
-                "choose another lab_first_vmid in the inventory",
-            )
         if guest is None:
             continue
         if not is_ours(guest, lab):
@@ -83,11 +82,42 @@ def refuse_foreign(observed: Observed, lab: Lab) -> None:
                 "choose another lab_first_vmid in the inventory; dasklab never touches VMs without its tag",
             )
         if guest.lock:
-            unlock = f"{KINDS[guest.kind].tool} unlock {vmid}"
+            line = KINDS[guest.kind].unlock_line(vmid, guest.lock)
             raise LabError(
                 f"VM {vmid} ({name}) is locked ({guest.lock}) and was not unlocked in time",
-                f"wait for that operation; if none is running: '{unlock}' on node {guest.node}",
+                f"wait for that operation; if none is running, as root on node {guest.node}: {line}",
             )
+
+
+def refuse_rest(observed: Observed, lab: Lab) -> None:
+    """Refuse to call a lab removed while guests have its VMIDs that may be its own.
+
+    Raises:
+        LabError: naming them and what to do.
+    """
+    _refuse_hidden(
+        *(observed, lab, f"guests that this token may not see remain on VMIDs of lab {lab.name!r}"),
+        "otherwise they are somebody else's; all else of the lab is removed",
+    )
+
+
+def _refuse_hidden(observed: Observed, lab: Lab, what: str, otherwise: str) -> None:
+    """Refuse guests on the lab's VMIDs that the token may not see; name the lines that mend it."""
+    if not observed.hidden_vmids:
+        return
+    names = _requested_vmids(lab)
+    kinds = {guest.vmid: guest.kind for guest in lab.guests}
+    nodes = lab.templates | {guest.vmid: guest.node for guest in lab.guests}
+    lines = ["a creation that broke off (the node was restarted) leaves a locked guest that is in no pool"]
+    for node in lab.nodes:
+        vmids = [vmid for vmid in sorted(observed.hidden_vmids) if nodes[vmid] == node]
+        guests = [(vmid, KINDS[kinds.get(vmid, "vm")]) for vmid in vmids]
+        for vmid, in_api in guests[:1]:
+            shows = f"where `{in_api.tool} config {vmid}` shows `lock: create` or `clone`"
+            lines.append(f"{shows}, as root on node {node}:")
+        lines += [in_api.unlock_line(vmid, "create") for vmid, in_api in guests]
+    hidden = ", ".join(f"{vmid} ({names[vmid]})" for vmid in sorted(observed.hidden_vmids))
+    raise LabError(f"{what}: {hidden}", "\n  ".join([*lines, otherwise]))
 
 
 def _requested_vmids(lab: Lab) -> dict[int, str]:
@@ -118,13 +148,14 @@ def refuse_storages(observed: Observed, lab: Lab) -> None:
 def _obsolete(observed: Observed, lab: Lab) -> list[ObservedGuest]:
     """Return the lab's own guests that must go: not requested, or created from something else."""
     ours = [guest for guest in observed.guests.values() if is_ours(guest, lab)]
-    requested: dict[int, tuple[GuestKind, str]] = {vmid: ("vm", node) for vmid, node in lab.templates.items()}
-    requested |= {guest.vmid: (guest.kind, guest.node) for guest in lab.guests}
+    # A guest is known by its name: in another place of the lab it would keep its disk and its host keys.
+    requested = {vmid: ("vm", node, vms.name_of_template(lab)) for vmid, node in lab.templates.items()}
+    requested |= {guest.vmid: (guest.kind, guest.node, guest.name) for guest in lab.guests}
     stale = _stale_nodes([guest for guest in ours if guest.kind == "vm"], lab) if "vm" in lab.kinds else set()
     return [
         guest
         for guest in ours
-        if (guest.kind, guest.node) != requested.get(guest.vmid)
+        if (guest.kind, guest.node, guest.name) != requested.get(guest.vmid)
         or (guest.node in stale if guest.kind == "vm" else _is_stale(guest, lab))
     ]
 

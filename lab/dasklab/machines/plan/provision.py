@@ -13,7 +13,7 @@ from dasklab.machines.endpoint.proxmox import Pve
 from dasklab.machines.inventory.endpoint import Endpoint
 from dasklab.machines.inventory.topology import Guest, Lab
 from dasklab.machines.plan import images
-from dasklab.machines.plan.lab_plan import plan, plan_removal
+from dasklab.machines.plan.lab_plan import plan, plan_removal, refuse_rest
 from dasklab.model.forms.strict import validate
 from dasklab.model.settings.nic import GuestOverride, NicOverride, net_keys
 
@@ -88,6 +88,8 @@ def provision(request: Request, *, apply: bool, builds_images: bool = False) -> 
     if apply and steps:
         pve.apply(steps, request.parallel)
         observed = observe(pve, request.lab)
+    if apply and not request.present:
+        refuse_rest(observed, request.lab)
     return _outcome(steps, observed, request.lab, pve.warnings)
 
 

@@ -19,6 +19,11 @@ DISK = "virtio0"
 CLOUD_INIT_DISK = "scsi1"
 
 
+def name_of_template(lab: Lab) -> str:
+    """Return the name of a node's template."""
+    return f"{lab.name}-template"
+
+
 def template_description(lab: Lab) -> str:
     """Return what the template is made from. A template with another description is created again."""
     return f"{ownership_mark(lab)}image={lab.name_of(lab.image)}"
@@ -42,7 +47,7 @@ def _template_config(lab: Lab, vmid: int) -> dict[str, Value]:
     image = lab.name_of(lab.image)
     return {
         "vmid": vmid,
-        "name": f"{lab.name}-template",
+        "name": name_of_template(lab),
         "description": template_description(lab),
         "pool": lab.pool,
         "ostype": "l26",

@@ -11,9 +11,9 @@ from dasklab.errors import LabError
 from dasklab.machines.endpoint.change import Step, render
 from dasklab.machines.endpoint.guest_kinds import BY_PATH
 from dasklab.machines.endpoint.observed import Observed, ObservedBridge, ObservedGuest, ObservedNode
-from dasklab.machines.inventory.topology import Guest, Lab
+from dasklab.machines.inventory.topology import Archive, Guest, Lab
 from dasklab.machines.plan import lab_plan
-from dasklab.machines.plan.lab_plan import plan, plan_removal
+from dasklab.machines.plan.lab_plan import plan, plan_removal, refuse_rest
 from dasklab.machines.plan.provision import starting
 from dasklab.model.settings.nic import NicOverride
 
@@ -187,13 +187,16 @@ def test_machine_without_read_access_counts_as_foreign() -> None:
         plan(replace(CLEAN, guests={9101: hidden}), LAB)
 
 
-def test_locked_machine_is_reported_with_the_unlock_command() -> None:
-    locked = {**(BUILT.guests[9103].config or {}), "lock": "backup"}
+@pytest.mark.parametrize(
+    ("lock", "line"), [("backup", "qm unlock 9103"), ("create", "qm unlock 9103; qm destroy 9103")]
+)
+def test_locked_machine_is_reported_with_the_unlock_command(lock: str, line: str) -> None:
+    locked = {**(BUILT.guests[9103].config or {}), "lock": lock}
     guests = {**BUILT.guests, 9103: replace(BUILT.guests[9103], config=locked)}
     with pytest.raises(LabError) as caught:
         plan(replace(BUILT, guests=guests), LAB)
-    assert "VM 9103 (worker-1) is locked (backup)" in caught.value.message
-    assert "qm unlock 9103" in (caught.value.hint or "")
+    assert f"VM 9103 (worker-1) is locked ({lock})" in caught.value.message
+    assert (caught.value.hint or "").endswith(f"as root on node pve: {line}")
 
 
 def test_unfinished_template_is_created_again() -> None:
@@ -252,6 +255,26 @@ def test_move_to_other_vmids_removes_the_old_template_last() -> None:
     assert plan(converge(BUILT, moved), moved) == []
 
 
+@pytest.mark.parametrize("shift", [-4, -1, 2, 4])
+def test_move_by_some_vmids_makes_each_guest_anew(shift: int) -> None:
+    """A guest in the place of another would have its disk, and ssh would find another key at its address."""
+    five = tuple(
+        Guest.model_validate(vm(f"host-{number}", 9100 + number)).for_kind("container")
+        for number in range(1, 6)
+    )
+    lab = LAB.model_copy(update={"guests": five, "container_image": Archive(file="/cache/a.tar.zst")})
+    clean = holding(CLEAN, storages={"local": frozenset({"vztmpl", "rootdir"})})
+    moved = lab.model_copy(
+        update={
+            "template_vmid": 9100 + shift,
+            "guests": tuple(guest.model_copy(update={"vmid": guest.vmid + shift}) for guest in five),
+        }
+    )
+    steps = plan(converge(clean, lab), moved)
+    made = [call for call in calls(steps) if call == "POST /nodes/pve/lxc"]
+    assert len(made) == len([call for call in calls(steps) if call.startswith("DELETE")]) == 5
+
+
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_move_by_one_vmid_puts_a_machine_where_the_template_was(shift: int) -> None:
     guests = tuple(vm.model_copy(update={"vmid": vm.vmid + shift}) for vm in LAB.guests)
@@ -300,8 +323,16 @@ def test_downloaded_image_gets_the_labs_prefix() -> None:
 
 
 def test_vmid_of_an_invisible_machine_is_refused() -> None:
-    with pytest.raises(LabError, match="VMID 9103 is needed for worker-1, but a machine that this token may"):
-        plan(replace(CLEAN, hidden_vmids=frozenset({9103})), LAB)
+    containers = tuple(vm.for_kind("container") if vm.vmid == 9101 else vm for vm in LAB.guests)
+    lab = LAB.model_copy(update={"guests": containers})
+    half_made = replace(CLEAN, hidden_vmids=frozenset({9103, 9101}))
+    for refuse in (plan, refuse_rest):
+        with pytest.raises(LabError) as caught:
+            refuse(half_made, lab)
+        assert "9101 (client), 9103 (worker-1)" in caught.value.message
+        lines = (caught.value.hint or "").splitlines()
+        assert "where `pct config 9101` shows `lock: create`" in lines[1]
+        assert lines[2:4] == ["  pct unlock 9101; pct destroy 9101", "  qm unlock 9103; qm destroy 9103"]
 
 
 @pytest.mark.parametrize(
