@@ -147,7 +147,7 @@ class Lab(Bench):
             status = self.run(log, *self.words(replace(plan, command=command)))
             struck = child.poll() is None or BUSY in self.text
             if struck and (status in (0, None) or BUSY not in self.text):
-                faults.append(f"`dasklab {command}` was not refused: exit status {status}")
+                faults.append(f"the second command, {command}, was not refused: exit status {status}")
         else:
             struck = super().strike(plan, child, faults)
         orders = self.results.glob("*/*/*/orders.json")
