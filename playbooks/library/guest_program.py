@@ -6,6 +6,7 @@ The command ``dasklab-guest`` would start another Python, which takes an emulate
 
 from __future__ import annotations
 
+import json
 import sys
 
 from ansible.module_utils.basic import AnsibleModule
@@ -16,15 +17,23 @@ short_description: Let a host of the lab carry out an order, list its files, or 
 version_added: "0.2"
 description:
   - Does what the command C(dasklab-guest) of role C(base) does, without starting another Python.
+  - C(outline) asks no host. It returns all of a trial but the orders: phases with the names of their hosts,
+    guests, NICs and packages.
 options:
   action:
     description: What to do.
     type: str
-    choices: [carry-out, files, reset]
+    choices: [carry-out, files, reset, outline]
     required: true
+  trial:
+    description: Folder of a trial on the controller, for C(carry-out) and C(outline).
+    type: path
+  phase:
+    description: Name of the phase whose order to carry out.
+    type: str
   order:
-    description: The order to carry out, as in C(dasklab_guest.order).
-    type: dict
+    description: The order to carry out, as in C(dasklab_guest.order); read from the trial's folder.
+    type: json
 attributes:
   check_mode: {support: none, description: Runs in check mode, too.}
   diff_mode: {support: none, description: Prints no difference.}
@@ -49,7 +58,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "action": {"type": "str", "choices": ["carry-out", "files", "reset"], "required": True},
-            "order": {"type": "dict"},
+            "order": {"type": "json"},
         },
         required_if=[("action", "carry-out", ["order"])],
     )
@@ -61,7 +70,7 @@ def main() -> None:
     except ImportError as error:
         module.fail_json(msg=f"no guest program here ({error}); to install it: dasklab up --only configure")
     actions = {
-        "carry-out": lambda: order.carry_out(module.params["order"]),
+        "carry-out": lambda: order.carry_out(json.loads(module.params["order"])),
         "files": order.files,
         "reset": order.reset,
     }

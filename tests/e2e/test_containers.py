@@ -9,6 +9,7 @@ import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import daskwire
 import pytest
@@ -20,6 +21,7 @@ from dasklab.model.files import CaptureReport
 from dasklab.paths import EXPERIMENTS
 from dasklab.results.run import open_trial
 
+from tests.contract.lab.dry_lab import TEMPLATES
 from tests.e2e.conftest import Bench
 from tests.e2e.test_lab import api
 from tests.waiting import PATIENCE_S, until
@@ -169,8 +171,8 @@ def swept(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Swept:
     return Swept(run, finished, bench.good("dasklab", "run", str(run)))
 
 
+TEXT = " ".join(TEMPLATES)
 LINKS = """
-title: Links
 question: What does a link of a lab of containers take, and is its run resumed?
 metrics: {compute_s: ~, throughput_mbit: ~}
 factors:
@@ -181,26 +183,35 @@ factors:
       vm: {guests: {worker-1: {kind: vm}}, nics: {worker-1: {rate_mbit: 50}}}
 seed: 25 # the virtual machine comes last, after the killed trial
 workers: 1
-workload: {name: mywork, params: {tasks: 40}}
 repeats: 1
 blocks: 1
 warmups: 0
 probes: {pings: 3, iperf_runs: 1, iperf_s: 2} # a busy machine sends too little in one second
 repeat_s: 1
 tolerances: {foreign_pct: 100} # other tests use this machine
-"""
-
-WORKLOAD = '''
+""" + yaml.safe_dump(
+    {
+        "title": f"Links {TEXT}",
+        "workload": {"name": "mywork", "params": {"tasks": 40, "text": TEXT}},
+        "dask": {"distributed": {"nanny": {"environ": {"TEXT": TEXT}}}},
+    }
+)
+WORKLOAD = f'''
 """A workload of the user's own, beside the experiment's file."""
+
+from zlib import crc32
 
 from _harness import Job, main
 
+TEXT = {TEXT!r}
 
-def prepare(client, tasks=20):
+
+def prepare(client, tasks=20, text=""):
     def run(number):
-        return float(sum(client.gather(client.map(abs, range(tasks), pure=False))))
+        text_sum = client.submit(crc32, text.encode(), pure=False).result() + crc32(TEXT.encode())
+        return float(sum(client.gather(client.map(abs, range(tasks), pure=False)))) + text_sum
 
-    return Job(run, expected=tasks * (tasks - 1) / 2, tasks=tasks)
+    return Job(run, expected=tasks * (tasks - 1) / 2 + {2 * crc32(TEXT.encode())}, tasks=tasks)
 
 
 if __name__ == "__main__":
@@ -221,6 +232,10 @@ def test_run_killed_during_a_trial_loses_only_that_trial(bench: Bench, swept: Sw
 def test_own_workload_runs_on_the_guests(swept: Swept) -> None:
     timings = [json.loads(path.read_text()) for path in swept.run.glob("*/timings.json")]
     assert [(timing["workload"], timing["tasks"]) for timing in timings] == [("mywork", 40)] * 3
+    assert {timing["params"]["text"] for timing in timings} == {TEXT}
+    configs = [config for timing in timings for config in timing["config"].values()]
+    assert {config["distributed.nanny.environ.TEXT"] for config in configs} == {TEXT}
+    assert not list(swept.run.parents[2].rglob("executed"))
 
 
 def test_container_supports_a_rate_cap_but_no_other_nic_model(bench: Bench, swept: Swept) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dasklab.console.lab.dry_run import plan_options, print_plan
+from dasklab.console.lab.dry_run import PLAN_OPTIONS, plan_variables, print_plan
 from dasklab.console.lab.playbooks import answer
 from dasklab.console.options import inventory_option
 from dasklab.machines import local_host
@@ -33,7 +33,8 @@ def plan(as_json: bool, inventory: Path) -> None:
     if as_json:
         from dasklab.model.forms.json_output import checked, to_json
 
-        calls = checked(answer("provision.yml", lab, "plan_file", plan_options(lab)), list[PlannedCall])
+        planned = answer("provision.yml", lab, "plan_file", PLAN_OPTIONS, plan_variables(lab))
+        calls = checked(planned, list[PlannedCall])
         click.echo(to_json(calls, list[PlannedCall]))
     else:
         print_plan(lab)

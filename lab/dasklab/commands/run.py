@@ -244,13 +244,15 @@ def _resume(
     from dasklab.running.driver import driver, more_blocks
     from dasklab.running.plan.setup import setup_of
 
-    is_simulated = open_run(directory).simulated is not None
+    stored = open_run(directory)
+    _note_changed_workloads(stored)
+    is_simulated = stored.simulated is not None
     if is_simulated and until is not None:
         raise click.UsageError("--until is for measured runs; for a simulation use --blocks")
     if address and not is_simulated:
         raise click.UsageError(ONLY_SIMULATED)
     setup = None if is_simulated else setup_of((open_lab if dry_run else open_running)(inventory))
-    active = driver.resume(open_run(directory), setup, again=again)
+    active = driver.resume(stored, setup, again=again)
     if blocks and until is None:
         active = more_blocks.extended(active, blocks)
     if dry_run and not active.pending():
@@ -268,6 +270,14 @@ def _resume(
     else:
         progress.resume(active, inventory, _stop_rule(until, blocks), wait_for_quiet=wait)
     return active.opened_again()
+
+
+def _note_changed_workloads(stored: Run) -> None:
+    """Print which workloads in the current folder are no longer those that a run keeps."""
+    for name, source in stored.experiment.workload_sources.items():
+        file = Path(f"{name}.py")
+        if file.is_file() and file.read_text(encoding="utf-8", errors="replace") != source:
+            click.echo(f"note  {file} has changed; this run continues with the one it started with", err=True)
 
 
 def _measure(

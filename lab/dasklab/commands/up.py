@@ -51,6 +51,7 @@ def up(
 def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: GuestKind | None) -> None:
     lab.optional(lab.hosts()[0], "ansible_control_path_dir")  # raises if its path is too long for ssh
     options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
+    variables: dict[str, str] = {}
     if not check and (guests or only != "configure"):
         kinds: tuple[GuestKind, ...] | None = (guests,) if guests else None
         _print_notes(local_host.require(lab, kinds))
@@ -58,14 +59,14 @@ def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: Gu
             lab, "endpoint_start"
         )  # here, so that its progress is visible; makes the state folder
     if guests and check:
-        options += ["-e", f"lab_guests={guests}"]
+        variables["lab_guests"] = guests
     elif guests:
         choose_guests(lab, guests)
     if only == "configure":
         _require_all_machines(lab)
     elif not check:
         _build_image(lab)
-    play(f"{only or 'lab'}.yml", lab, options)
+    play(f"{only or 'lab'}.yml", lab, options, variables)
 
 
 def _print_notes(checked: local_host.HostCheck | None) -> None:

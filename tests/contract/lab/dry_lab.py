@@ -21,11 +21,14 @@ from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.paths import SHARE as ROOT
 from dasklab.results.storage import documents
 from dasklab.running.playbooks.orders import orders
+from dasklab.running.playbooks.playbook import command
 
 HOSTS = ("client", "scheduler", "worker-1", "worker-2", "worker-3")
 ROLES = {name: name.partition("-")[0] for name in HOSTS}
 ADDRESSES = {name: f"10.9.0.{number}" for number, name in enumerate(HOSTS, start=11)}
-GUEST_PROGRAM = "/opt/dasklab/bin/dasklab-guest"
+TEMPLATES = ("{{ 1+1 }}", "{% raw %}", "{#", "!unsafe a", "{{ lookup('pipe', 'touch executed') }}")
+"""Texts that Ansible would evaluate, refuse or shorten if it took them for templates."""
+
 DESCRIPTION = {
     "name": "eth1",
     "time": 5,
@@ -148,15 +151,11 @@ class ActionModule(ActionBase):
         return {"changed": False, "calls": [], "guests": {}, **changes}
 """
 GUEST_ACTION = """
-import json
 import subprocess
-from ansible.plugins.action import ActionBase
-class ActionModule(ActionBase):
-    _requires_connection = False
-    def run(self, tmp=None, task_vars=None):
+class ActionModule(ActionModule):
+    def on_host(self, arguments, task_vars):
         program = @FOLDER@ + "/" + task_vars["inventory_hostname"] + "/dasklab-guest"
-        order = json.dumps(self._task.args.get("order"))
-        argv = [program, self._task.args["action"]]
+        argv, order = [program, arguments["action"]], arguments.get("order")
         done = subprocess.run(argv, input=order, capture_output=True, text=True, check=False)
         if done.returncode:
             return {"failed": True, "msg": done.stderr.strip()}
@@ -186,12 +185,10 @@ class DryLab:
         action = folder / "roles" / "proxmox_vm" / "action_plugins" / "proxmox_vm.py"
         action.write_text(ACTION.replace("@FOLDER@", repr(str(folder))))
         guest_action = folder / "playbooks" / "action_plugins" / "guest_program.py"
-        guest_action.parent.mkdir()
-        guest_action.write_text(GUEST_ACTION.replace("@FOLDER@", repr(str(folder))))
+        guest_action.write_text(
+            guest_action.read_text() + GUEST_ACTION.replace("@FOLDER@", repr(str(folder)))
+        )
         (folder / "playbooks" / "configure.yml").write_text(CONFIGURE)
-        own = f'"{folder}/{{{{ inventory_hostname }}}}/dasklab-guest"'
-        for path in (*folder.glob("playbooks/**/*.yml"), *folder.glob("roles/*/tasks/*.yml")):
-            path.write_text(path.read_text().replace(GUEST_PROGRAM, own))
         for host in HOSTS:
             program = PROGRAM.format(python=sys.executable, folder=str(folder / host))
             executable(folder / host / "dasklab-guest", program)
@@ -241,9 +238,8 @@ class DryLab:
         )
 
     def play_trial(self) -> subprocess.CompletedProcess[str]:
-        """Run the playbook of a trial, as its header says."""
-        orders_file = self.trial / Orders.FILE
-        return self.play("trial.yml", "-e", f"@{orders_file}", "-e", f"trial_directory={self.trial}")
+        """Run the playbook of a trial with the variables of `dasklab run`."""
+        return self.play("trial.yml", *command("", Path(), {"trial_directory": str(self.trial)})[-2:])
 
     def steps(self, host: str) -> list[tuple[str, dict[str, Any]]]:
         """Return the steps that a host took, with their arguments."""

@@ -15,6 +15,7 @@ from dasklab.paths import PLAYBOOKS
 from dasklab.paths import SHARE as ROOT
 from dasklab.running.playbooks.playbook import command
 
+from tests.contract.lab.dry_lab import TEMPLATES
 from tests.waiting import PATIENCE_S
 
 BOOK = """
@@ -75,13 +76,24 @@ REPORT = """
         mode: "0600"
 """
 EXAMPLES = DEFAULT.parent / "examples"
+WRITE_VARIABLE = """
+- hosts: localhost
+  gather_facts: false
+  connection: local
+  vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+  tasks:
+    - ansible.builtin.copy: {content: "{{ variable | to_json }}", dest: "{{ file }}", mode: "0600"}
+"""
 
 
-def test_extra_vars_are_passed_as_json() -> None:
-    argv = command("trial.yml", Path("i.yml"), {"trial_file": "/a b/trial.json"}, ["--check"])
-    assert argv[1:3] == ["-i", "i.yml"]
-    assert argv[3].endswith("/playbooks/trial.yml")
-    assert json.loads(argv[-1]) == {"trial_file": "/a b/trial.json"}
+def test_extra_vars_arrive_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "book.yml").write_text(WRITE_VARIABLE)
+    file = tmp_path / "{{ 1+1 }}.json"
+    texts = [*TEMPLATES, "[1]", "no", "", "\x07\x7f\r\n \U0001f600", "'\"\\"]
+    variables = {"variable": {"a": [*texts, 1, 0.5, None, True]}, "file": str(file)}
+    argv = command(str(tmp_path / "book.yml"), Path("localhost,"), variables, ["--diff"])
+    subprocess.run(argv, check=True, cwd=tmp_path, env=os.environ | {"LC_ALL": "C.UTF-8"})
+    assert json.loads(file.read_text()) == variables["variable"]
 
 
 def test_each_task_is_one_line_with_its_states(tmp_path: Path) -> None:

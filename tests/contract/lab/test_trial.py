@@ -17,8 +17,10 @@ from dasklab.model.settings.nic import NicSettings
 from dasklab.results.storage import documents
 from dasklab.running.plan.trials import plan
 from dasklab.running.playbooks import collect
+from dasklab.running.playbooks.orders import TIMED_PHASES
+from pydantic import ValidationError
 
-from tests.contract.lab.dry_lab import HOSTS, SAMPLE, DryLab
+from tests.contract.lab.dry_lab import HOSTS, SAMPLE, TEMPLATES, DryLab
 from tests.unit.dasklab.conftest import SETUP
 
 EXPERIMENT = {
@@ -85,6 +87,55 @@ def test_trial_delivers_orders_collects_results_and_resets_the_hosts(tmp_path: P
     [sample] = json.loads((lab.trial / "timings.json").read_text())["samples"]
     assert (sample["duration_s"], sample["answer"]) == (SAMPLE["duration_s"], SAMPLE["answer"])
     assert sorted(json.loads((lab.trial / "configured.json").read_text())["hosts"]) == sorted(HOSTS)
+
+
+def with_templates(trial: RequestedTrial) -> RequestedTrial:
+    """Return a trial with TEMPLATES in each of its strings that may be any text."""
+    text = " ".join(TEMPLATES)
+    document = json.loads(trial.model_dump_json())
+
+    def replace(inner: dict[str, Any] | list[Any], key: Any) -> None:
+        before = inner[key]
+        if isinstance(before, dict | list):
+            for place in list(before) if isinstance(before, dict) else range(len(before)):
+                replace(before, place)
+        elif isinstance(before, str):
+            inner[key] = f"{before} # {text}"
+            try:
+                RequestedTrial.model_validate(document)
+            except ValidationError:
+                inner[key] = before
+
+    replace({"trial": document}, "trial")
+    return RequestedTrial.model_validate(document)
+
+
+def test_no_string_of_a_trial_is_a_template(tmp_path: Path) -> None:
+    lab = DryLab.make(tmp_path)
+    names = {name: name for name in ("__ansible_unsafe", "__ansible_type", *TEMPLATES)}
+    trial = with_templates(
+        trial_of(
+            tmp_path,
+            workload={"name": "own", "params": {"label": "a"}, "source": "def prepare(client, label): pass"},
+            dask={"distributed": {"nanny": {"environ": names}}},
+            scheduler={"command": "scheduler"},
+        )
+    )
+    lab.request(trial)
+    message = f"dasklab-guest: {' '.join(TEMPLATES)}"
+    lab.fail("worker-3", "host.counters", message)
+    lab.play_trial()
+    collected = (lab.trial / "collected" / "failed-worker-3.json").read_text()
+    assert json.loads(collected)["result"]["msg"] == message
+    assert not list(tmp_path.rglob("executed"))
+
+    steps = [step for host in HOSTS for step in lab.steps(host)]
+    ordered = json.loads((lab.trial / "orders.json").read_text())["trial"]["phases"]
+    by_phase = [phase for phase in ordered if phase["name"] in TIMED_PHASES[:6]]
+    for host in HOSTS:
+        expected = [step for phase in by_phase for step in phase["orders"].get(host, {"steps": []})["steps"]]
+        assert lab.steps(host)[:-1] == [(step["do"], step["arguments"]) for step in expected]
+    assert json.dumps(steps).count("1+1") >= 10
 
 
 def test_results_of_an_earlier_trial_are_not_collected(lab: DryLab) -> None:

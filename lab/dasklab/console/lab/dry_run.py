@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from typing import Any
 
@@ -12,23 +11,23 @@ from dasklab.console.lab.playbooks import play
 from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.ansible_inventory import Inventory
 
+PLAN_OPTIONS = ("--check", "--diff", "--tags", "key,machines")
+
 
 def print_plan(lab: Inventory) -> None:
     """Print the plan of an inventory, without making any of its calls."""
-    play("provision.yml", lab, plan_options(lab))
+    play("provision.yml", lab, PLAN_OPTIONS, plan_variables(lab))
 
 
-def plan_options(lab: Inventory) -> list[str]:
-    """Return the options. A local endpoint that was never started stays stopped: it has no machines yet."""
-    options = ["--check", "--diff", "--tags", "key,machines"]
+def plan_variables(lab: Inventory) -> dict[str, Any]:
+    """Return the variables. A local endpoint that was never started stays stopped: it has no machines yet."""
     if presence.never_started(lab):
         click.echo("The local endpoint has never been started: this is the plan for a new one.", err=True)
         account = {"user": "lab@pve", "token_id": "none", "token_secret": "none"}
         facts = {"endpoint_facts": _placeholder_facts(lab), "endpoint_account": account}
-        options += ["-e", json.dumps({**facts, "proxmox_vm_fresh": True})]
-    else:
-        presence.require_endpoint(lab)
-    return options
+        return {**facts, "proxmox_vm_fresh": True}
+    presence.require_endpoint(lab)
+    return {}
 
 
 def _placeholder_facts(lab: Inventory) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,13 +19,19 @@ from dasklab.running.playbooks import playbook
 UNREACHABLE = 4  # exit status of ansible-playbook when a machine does not answer
 
 
-def play(name: str, lab: Inventory, options: Sequence[str] = (), output: IO[str] | None = None) -> None:
+def play(
+    name: str,
+    lab: Inventory,
+    options: Sequence[str] = (),
+    extra_vars: Mapping[str, Any] | None = None,
+    output: IO[str] | None = None,
+) -> None:
     """Run ``playbooks/<name>``; exit with Ansible's status if a task failed, since Ansible has printed why.
 
     Raises:
         LabError: machines do not answer.
     """
-    status = playbook.run(name, lab.path, options=options, output=output)
+    status = playbook.run(name, lab.path, extra_vars, options, output=output)
     if status == UNREACHABLE:
         raise LabError("the machines listed above do not answer", _unreachable_hint(name, lab))
     if status:
@@ -37,6 +43,7 @@ def answer(
     lab: Inventory,
     variable: str,
     options: Sequence[str] = (),
+    extra_vars: Mapping[str, Any] | None = None,
     output: IO[str] | None = sys.stderr,
 ) -> Any:
     """Run a playbook that writes JSON to the file named by a variable, and return that JSON.
@@ -48,7 +55,7 @@ def answer(
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "answer.json"
-        play(name, lab, [*options, "-e", f"{variable}={file}"], output=output)
+        play(name, lab, options, {**(extra_vars or {}), variable: str(file)}, output)
         return json.loads(file.read_text(encoding="utf-8"))
 
 

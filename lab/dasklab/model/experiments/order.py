@@ -67,7 +67,7 @@ class TrialOrders(Strict):
 
 
 class Orders(Document):
-    """The file. The playbook gets it as extra variables, so all of it is in one: ``trial``."""
+    """The file. The playbook reads it itself: extra variables would be templates."""
 
     FILE: ClassVar[str] = "orders.json"
 

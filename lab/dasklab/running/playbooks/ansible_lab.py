@@ -55,11 +55,10 @@ class AnsibleLab:
         (directory / collect.FOLDER).mkdir()
         trial.write(Orders(trial=orders(requested, lab_hosts(self._lab))))
         variables = {"trial_directory": str(directory.resolve())}
-        options = ["-e", f"@{(directory / Orders.FILE).resolve()}"]
         try:
             with _log_to(directory / LOG):
                 status = playbook.run(
-                    "trial.yml", self.inventory, variables, options, quiet=True, limit_s=deadline_s(requested)
+                    "trial.yml", self.inventory, variables, quiet=True, limit_s=deadline_s(requested)
                 )
         except playbook.PlaybookEndedError:
             self.reset()

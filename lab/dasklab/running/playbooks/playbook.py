@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+import yaml
+
 from dasklab import extras
 from dasklab.errors import LabError
 from dasklab.paths import PLAYBOOKS, SHARE, ansible_settings
@@ -19,6 +20,7 @@ from dasklab.running.lock import lock
 from dasklab.running.playbooks.watchdog import Watchdog
 
 POLL_S = 0.5
+STRING_TAG = "tag:yaml.org,2002:str"
 
 
 class PlaybookEndedError(LabError):
@@ -34,7 +36,25 @@ def command(
     """Return the command line that runs ``playbooks/<playbook>``. Pure."""
     program = Path(sys.executable).with_name("ansible-playbook")
     argv = [str(program), "-i", str(inventory), str(PLAYBOOKS / playbook), *options]
-    return [*argv, "-e", json.dumps(dict(extra_vars))] if extra_vars else argv
+    return [*argv, "-e", _as_data(extra_vars)] if extra_vars else argv
+
+
+def _as_data(extra_vars: Mapping[str, Any]) -> str:
+    """Return variables as YAML, with Ansible's tag for text that is no template at each string.
+
+    Ansible would evaluate the braces of a path on this machine.
+    """
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def represent(dumper: Dumper, text: str) -> yaml.Node:
+        # From a tagged "no" or "12" ansible-core 2.19 makes a value of its type. Such words are no templates.
+        plain_tag = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+        return dumper.represent_scalar("!unsafe" if plain_tag == STRING_TAG else STRING_TAG, text, style='"')
+
+    Dumper.add_representer(str, represent)
+    return yaml.dump(dict(extra_vars), Dumper=Dumper, default_flow_style=True, width=10**9).strip()
 
 
 def run(

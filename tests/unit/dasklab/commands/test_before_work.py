@@ -10,12 +10,15 @@ from dasklab.cli import main
 from dasklab.commands import up
 from dasklab.console.lab import target
 from dasklab.machines.endpoint import presence
+from dasklab.model.experiments import experiment
 from dasklab.running.driver import driver
 from dasklab.running.playbooks import playbook
 
 from tests.unit.dasklab import checked_lab
 from tests.unit.dasklab.checked_lab import NO_NETEM, NO_ROOT, OK
+from tests.unit.dasklab.conftest import SETUP
 
+START = driver.start
 REFUSED = "delay_worker: delay_ms=50, delay_ms=200, delay_ms=100 cannot run here: this kernel has no netem;"
 
 
@@ -109,3 +112,15 @@ def test_doctor_knows_that_the_lab_runs(
     monkeypatch.setattr("dasklab.machines.doctor.examine", lambda *_, **__: ())
     output = run(checked_lab.create(tmp_path, OK), "doctor").stdout
     assert output.splitlines()[-1] == f"Nothing is missing. {step}"
+
+
+def test_resumed_run_says_that_its_workload_has_changed(tmp_path: Path) -> None:
+    workload, file = tmp_path / "own.py", tmp_path / "mine.yml"
+    workload.write_text("def prepare(client): ...\n")
+    file.write_text("{title: t, question: q, metrics: {compute_s: ~}, workload: {name: own}, factors: {}}")
+    name, content = experiment.load(str(file))
+    folder = START(tmp_path, name, content, SETUP, quick=False).stored.folder
+    inventory, note = checked_lab.create(tmp_path, OK), "note  own.py has changed; "
+    assert note not in run(inventory, "run", str(folder), "--dry-run").stderr
+    workload.write_text("def prepare(client): return None\n")
+    assert note in run(inventory, "run", str(folder), "--dry-run").stderr
