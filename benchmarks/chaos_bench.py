@@ -182,7 +182,9 @@ class Bench:
                 self.stop(lambda: {child.pid} if self.goes_on else set(processes()))
             case "full" | "no" | "read-only":
                 with self.trouble(plan.blow):
+                    struck = child.poll() is None  # it takes a moment until the last byte is used
                     wait(child)
+                return struck
             case _:
                 return self.kill_victim(plan, child)
         return True

@@ -317,20 +317,14 @@ class Cluster(Bench):
                 complete = output[:1] == ["True"]
                 if outcome.status == 0 and output != expected:
                     yield f"exit status 0, but {output}"
-                whole = "sum " in self.printed or (
-                    plan.command == "record" and outcome.after_s > RECORD_S - 1
-                )
-                if complete and not whole and outcome.status != 0 and "Ctrl-C" not in plan.blow:
+                ended = plan.command == "record" and outcome.after_s > RECORD_S - 1
+                killed = outcome.status != 0 and "Ctrl-C" not in plan.blow
+                if complete and killed and not (ended or "sum " in self.printed):
                     yield f"killed after {outcome.after_s:.1f} s, but the record is complete"
                 if output and not complete:
-                    words = [
-                        "check",
-                        str(self.out(plan)),
-                        "--against",
-                        str(self.whole),
-                        "--allow-different-work",
-                    ]
-                    if (status := self.run(f"{plan.number:03}-check.log", *words)) not in CANNOT_DECIDE:
+                    words = ["check", str(self.out(plan)), "--against", str(self.whole)]
+                    status = self.run(f"{plan.number:03}-check.log", *words, "--allow-different-work")
+                    if status not in CANNOT_DECIDE:
                         yield f"`dasklab check` of a cut record ended with {status}"
             case "pack" if self.out(plan).exists() and output != expected:
                 yield "the file is there, but not whole"
