@@ -27,6 +27,7 @@ TABLES = {  # folders that are made of the files of the same names
 REPORT = "report"
 PACKS = "packs"
 
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others take as much memory as a file asks for
 MAX_FILES = 100_000  # the largest run so far has 6,000
 MAX_UNPACKED_BYTES = 16 * 1024**3
 MAX_PACKING_RATIO = 100  # packed runs have 3 to 20
@@ -123,6 +124,8 @@ def _check_size(members: list[zipfile.ZipInfo], file: Path) -> None:
     unpacked = sum(member.file_size for member in members)
     packed = max(1, file.stat().st_size)
     excess = None
+    if any(member.compress_type not in COMPRESSIONS for member in members):
+        raise LabError(f"{file}: it is compressed otherwise than `dasklab results pack` does it")
     if len(members) > MAX_FILES:
         excess = f"{len(members):,} files; at most {MAX_FILES:,}"
     elif unpacked > MAX_UNPACKED_BYTES:

@@ -26,10 +26,20 @@ from _placeholder import placeholder
 from dask.sizeof import sizeof
 from distributed import Client
 
+MAX_PROGRAM_BYTES = 1 << 28  # a million tasks have some 100 MB
+
 
 def unpack(text: str) -> dict[str, Any]:
-    """Return the program that a workload's source holds as base64 of zlib of JSON."""
-    program: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(text)))
+    """Return the program that a workload's source holds as base64 of zlib of JSON.
+
+    Raises:
+        ValueError: it is too large to be one.
+    """
+    inflating = zlib.decompressobj()
+    content = inflating.decompress(base64.b64decode(text), MAX_PROGRAM_BYTES)
+    if inflating.unconsumed_tail:
+        raise ValueError(f"the program has more than {MAX_PROGRAM_BYTES:,} bytes")
+    program: dict[str, Any] = json.loads(content)
     return program
 
 

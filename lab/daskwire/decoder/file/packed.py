@@ -17,6 +17,7 @@ from daskwire.base.errors import WireError
 
 CHUNK = 1 << 14  # bytes decompressed at a time; up to this many before a damaged position are lost
 MINIMUM_LIMIT, RATIO_LIMIT = 1 << 30, 100  # at most this many bytes, or this many times the packed size
+MAX_DICTIONARY_BYTES = 256 * 1024**2  # xz -9 takes 64 MiB
 HEAD = 6  # bytes that identify every compression
 Reader = tuple[Any, tuple[type[Exception], ...]]  # a file that decompresses, and what it raises for damage
 
@@ -38,8 +39,40 @@ def _open_bzip2(file: IO[bytes]) -> Reader:
     return bz2.BZ2File(file), (EOFError, OSError, ValueError)
 
 
+class _XzFile:
+    """An xz file that is refused if it needs much memory; `lzma.LZMAFile` takes what the file asks for."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._stream = file, self._new_stream()
+
+    @staticmethod
+    def _new_stream() -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_DICTIONARY_BYTES)
+
+    def read(self, size: int) -> bytes:
+        """Return some bytes, of as many streams as the file has; none at the end.
+
+        Raises:
+            MemoryError: it needs more than the limit.
+        """
+        while True:
+            if self._stream.eof:
+                packed = (self._stream.unused_data or self._file.read(CHUNK)).lstrip(b"\0")
+                self._stream = self._new_stream()
+            else:
+                packed = self._file.read(CHUNK) if self._stream.needs_input else b""
+            if not packed and self._stream.needs_input:
+                return b""
+            try:
+                part = self._stream.decompress(packed, size)
+            except lzma.LZMAError as error:
+                raise MemoryError if "limit" in str(error) else error from error
+            if part:
+                return part
+
+
 def _open_xz(file: IO[bytes]) -> Reader:
-    return lzma.LZMAFile(file), (EOFError, lzma.LZMAError)
+    return _XzFile(file), (lzma.LZMAError,)
 
 
 def _open_zstd(file: IO[bytes]) -> Reader:
@@ -85,7 +118,7 @@ def unpack(file: IO[bytes], plain: IO[bytes], name: str) -> None:
     kind = _compression(file)
     assert kind is not None, name
     packed, damage = kind.open(file)
-    while part := _read(packed, damage):
+    while part := _read(packed, damage, name):
         store(plain, part, name)
         if plain.tell() > limit:
             raise WireError(
@@ -97,12 +130,15 @@ def unpack(file: IO[bytes], plain: IO[bytes], name: str) -> None:
         raise WireError(f"{name}: damaged compressed file: nothing can be decompressed")
 
 
-def _read(packed: Any, damage: tuple[type[Exception], ...]) -> bytes:
+def _read(packed: Any, damage: tuple[type[Exception], ...], name: str) -> bytes:
     """Read some decompressed bytes; none at the end and at damage."""
     try:
         return bytes(packed.read(CHUNK))
     except damage:
         return b""
+    except MemoryError as error:
+        limit = f"{MAX_DICTIONARY_BYTES // 1024**2} MiB of memory"
+        raise WireError(f"{name}: to decompress it takes more than {limit}") from error
 
 
 def store(temporary: IO[bytes], part: bytes, name: str) -> None:

@@ -140,7 +140,17 @@ def bomb() -> bytes:
     return buffer.getvalue()
 
 
+def compressed_with(kind: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", kind) as archive:
+        archive.writestr("a/b", "{}")
+        archive.writestr("a/c", "{}")
+    return buffer.getvalue()
+
+
 BAD = {
+    "bzip2": (compressed_with(zipfile.ZIP_BZIP2), "it is compressed otherwise than"),
+    "lzma": (compressed_with(zipfile.ZIP_LZMA), "it is compressed otherwise than"),
     "bomb": (bomb(), "it would unpack to 1,0.. times its size, 0.2 GB; at most 100 times"),
     "many files": (
         archive_of(*(f"a/{number}" for number in range(100_001))),

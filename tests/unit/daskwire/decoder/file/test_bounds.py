@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,7 +70,20 @@ def test_lz4_block_above_the_limit_is_rejected(monkeypatch: pytest.MonkeyPatch) 
         lz4.lz4_block(data)
 
 
-PACKERS = {"gz": gzip.compress, "zst": lambda raw: pyarrow.compress(raw, "zstd", asbytes=True)}
+PACKERS = {
+    "gz": gzip.compress,
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+    "zst": lambda raw: pyarrow.compress(raw, "zstd", asbytes=True),
+}
+
+
+def test_xz_file_that_needs_much_memory_is_refused(tmp_path: Path) -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 30}]
+    path = tmp_path / "dictionary.pcap.xz"
+    path.write_bytes(lzma.compress(pcap(small_talk().packets), filters=filters))
+    with pytest.raises(WireError, match="more than 256 MiB of memory"):
+        open_capture(path)
 
 
 @pytest.mark.parametrize("kind", PACKERS)
