@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from functools import cache
 
+from dasklab.errors import plain
+
 LOGGER = logging.getLogger("dasklab")
 
 
 @cache
 def warn(text: str) -> None:
     """Log a warning once per process, however many readers meet its cause."""
-    LOGGER.warning(text)
+    LOGGER.warning("%s", plain(text))

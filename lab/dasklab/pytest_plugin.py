@@ -102,7 +102,7 @@ class Checker:
     def _compare(self, records: Sequence[Path]) -> None:
         from dasklab.breakdown.show.explain import explain
         from dasklab.comparison.check import Verdict, check
-        from dasklab.errors import LabError
+        from dasklab.errors import LabError, plain
         from dasklab.results.run import open_trial
 
         old = sorted(path for path in self.baseline.iterdir() if path.is_dir())
@@ -112,9 +112,9 @@ class Checker:
             pytest.fail(f"the baseline cannot be read: {error}; {UPDATE}", pytrace=False)
         result = check([explain(open_trial(path)) for path in records], before, self.limit_pct, UPDATE)
         if result.verdict is Verdict.SLOWER:
-            pytest.fail(str(result), pytrace=False)
+            pytest.fail(plain(result), pytrace=False)
         if result.verdict is Verdict.CANNOT_DECIDE:
-            warnings.warn(str(result), UndecidedWarning, stacklevel=3)
+            warnings.warn(plain(result), UndecidedWarning, stacklevel=3)
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
-"""Terminal output shared by all commands: errors as one line, warnings, tables, durations and counts."""
+"""The only output of commands: lines, errors as one line, warnings, tables; and durations and counts.
+
+What is printed may come from anybody, so each printer here escapes it (`dasklab.errors.plain`). A test
+ensures that no other module writes output.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,14 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from dasklab import extras
-from dasklab.errors import LabError, did_you_mean
+from dasklab.errors import DamagedError, LabError, did_you_mean, plain
 from dasklab.notices import LOGGER
 from dasklab.replaced import REPLACED
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 INDENT = "  "  # of what follows the first line of an error
 UNLIMITED = 100_000  # columns where output goes to a file or a pipe: a row is never wrapped
@@ -32,7 +37,7 @@ class CommandError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         width = console(sys.stderr).width
-        lines = f"dasklab: {self.message}".split("\n")
+        lines = plain(f"dasklab: {self.message}").split("\n")
         text = "\n".join(wrapped(line, width, INDENT) for line in lines)
         click.secho(text, fg="red", err=True, color=colour())
 
@@ -41,6 +46,12 @@ class CommandLineError(CommandError):
     """The command line cannot be parsed."""
 
     exit_code = click.UsageError.exit_code
+
+
+class UnreadableError(CommandError):
+    """What somebody stored is damaged, or cannot be read."""
+
+    exit_code = 3
 
 
 class StoppedError(CommandError):
@@ -61,7 +72,8 @@ def colour() -> bool | None:
 def one_line_errors(*expected: type[Exception]) -> Iterator[None]:
     """Show usage errors, failed file operations and ``expected`` exceptions as one line, without a traceback.
 
-    The exit status is 2 if the command line cannot be parsed, 130 after Ctrl-C, else 1.
+    The exit status is 2 if the command line cannot be parsed, 3 if what is read is damaged, 130 after Ctrl-C,
+    else 1.
     """
     try:
         yield
@@ -71,7 +83,8 @@ def one_line_errors(*expected: type[Exception]) -> Iterator[None]:
         help_command = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
         raise CommandLineError(f"{_message(error)}{help_command}") from None
     except expected as error:
-        raise CommandError(str(error)) from None
+        kind = UnreadableError if isinstance(error, DamagedError) else CommandError
+        raise kind(str(error)) from None
     except KeyboardInterrupt:
         raise StoppedError from None
     except BrokenPipeError:  # the reader of our output is gone; click exits without a message
@@ -97,7 +110,7 @@ def replacement(context: click.Context, word: str) -> str | None:
 
 class _WarningHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        click.secho(f"dasklab: {record.getMessage()}", fg="yellow", err=True)
+        echo(f"dasklab: {record.getMessage()}", fg="yellow", err=True)
 
 
 def escape_what_the_console_lacks() -> None:
@@ -149,6 +162,11 @@ def treat_sigterm_as_ctrl_c() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+def echo(text: object = "", *, err: bool = False, nl: bool = True, **style: Any) -> None:
+    """Print lines as they are; ``style`` is that of `click.style`."""
+    click.secho(plain(text), err=err, nl=nl, **style)
+
+
 def print_prose(text: str) -> None:
     """Print sentences. A terminal wraps them between words, never within a path.
 
@@ -162,7 +180,7 @@ def prose(text: str) -> str:
     width = console(sys.stdout).width
     return "\n".join(
         wrapped(paragraph, width, " " * (len(paragraph) - len(paragraph.lstrip(" -"))))
-        for paragraph in text.split("\n")
+        for paragraph in plain(text).split("\n")
     )
 
 
@@ -191,14 +209,21 @@ def make_table(
 ) -> Table:
     """Return a table; the columns below ``right`` heads are aligned on the right."""
     from rich.table import Table
+
+    title_cell = cell(title) if title else None
+    table = Table(box=None, pad_edge=False, title=title_cell, title_justify="left")
+    for head in heads:
+        table.add_column(cell(head), overflow="fold", justify="right" if head in right else "left")
+    for row in rows:
+        table.add_row(*map(cell, row))
+    return table
+
+
+def cell(text: str, style: str = "") -> Text:
+    """Return literal text for what rich draws."""
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
-    for head in heads:
-        table.add_column(Text(head), overflow="fold", justify="right" if head in right else "left")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+    return Text(plain(text), style)
 
 
 def console(file: IO[str]) -> Console:
@@ -215,7 +240,7 @@ def working() -> Iterator[Callable[[str], None]]:
         yield lambda text: None
         return
     with console(sys.stderr).status("") as status:
-        yield status.update
+        yield lambda text: status.update(cell(text))
 
 
 def duration(seconds: float) -> str:

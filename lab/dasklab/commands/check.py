@@ -9,15 +9,9 @@ import click
 
 from dasklab.console.path_types import UserPath
 from dasklab.errors import LabError
-from dasklab.terminal import CommandError
+from dasklab.terminal import UnreadableError, echo
 
 FOLDER = UserPath(exists=True, file_okay=False)
-
-
-class UnreadableRecordError(CommandError):
-    """A record cannot be read. Nothing is decided then: 1 would say that the work is slower."""
-
-    exit_code = 3
 
 
 def percent(context: click.Context, option: click.Parameter, value: str) -> float:
@@ -56,6 +50,7 @@ def check(
     \b
     dasklab check new-1/ new-2/ --against old-1/ --against old-2/ --slower 10%
     """
+    from dasklab import records as stored
     from dasklab.breakdown.show.explain import explain
     from dasklab.comparison import check as checking
     from dasklab.model.forms.json_output import to_json
@@ -64,8 +59,9 @@ def check(
     try:
         records = [explain(open_trial(path)) for path in (*new, *old)]
     except (LabError, OSError) as error:
-        raise UnreadableRecordError(str(error)) from None
+        raise UnreadableError(str(error)) from None
     remedy = None if allow_different_work else "--allow-different-work compares them all the same"
-    result = checking.check(records[: len(new)], records[len(new) :], limit_pct, remedy)
-    click.echo(to_json(result, checking.CheckedRecords, indent=None) if as_json else str(result))
+    with stored.reading("one of the records"):
+        result = checking.check(records[: len(new)], records[len(new) :], limit_pct, remedy)
+    echo(to_json(result, checking.CheckedRecords, indent=None) if as_json else str(result))
     sys.exit(result.verdict.value)

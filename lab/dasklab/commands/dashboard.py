@@ -19,6 +19,7 @@ from dasklab.machines import ssh
 from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.variables import open_lab
+from dasklab.terminal import echo
 
 DASHBOARD_PORT = 8787  # Dask's default
 PLOTS, TABLES = "/status", "/info/main/workers.html"  # the first needs bokeh on the scheduler
@@ -43,9 +44,9 @@ def dashboard(port: int | None, browser: bool, inventory: Path) -> None:
         with _tunnel(lab, host, port) as process:
             page = _page(host, port)
             if page != PLOTS:
-                click.echo("The scheduler has no bokeh: these are Dask's pages without plots.", err=True)
+                echo("The scheduler has no bokeh: these are Dask's pages without plots.", err=True)
             url = f"http://127.0.0.1:{port}{page}"
-            click.echo(f"{url}  (Ctrl-C closes it)")
+            echo(f"{url}  (Ctrl-C closes it)")
             if browser:
                 click.launch(url)
             process.wait()

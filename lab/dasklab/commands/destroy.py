@@ -12,6 +12,7 @@ from dasklab.console.lab.playbooks import answer, run_endpoint_program
 from dasklab.console.lab.target import open_target
 from dasklab.console.options import inventory_option
 from dasklab.machines.endpoint import presence
+from dasklab.terminal import echo
 
 
 @click.command()
@@ -33,4 +34,4 @@ def destroy(inventory: Path, yes: bool) -> None:
         else:
             calls = answer("destroy.yml", lab, "plan_file", output=None)
             existed = bool(calls) or lab.has(lab.hosts()[0], "endpoint_stop")
-    click.echo(f"Removed lab {name!r}. Results stay." if existed else f"Lab {name!r} has nothing to remove.")
+    echo(f"Removed lab {name!r}. Results stay." if existed else f"Lab {name!r} has nothing to remove.")

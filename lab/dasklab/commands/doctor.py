@@ -17,7 +17,7 @@ from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.variables import open_lab
 from dasklab.paths import cache, results
-from dasklab.terminal import console, counted, print_prose, wrapped
+from dasklab.terminal import console, counted, echo, print_prose, wrapped
 
 if TYPE_CHECKING:
     from dasklab.machines.endpoint.preflight import Finding
@@ -44,14 +44,14 @@ def doctor(as_json: bool, inventory: Path) -> None:
         sys.exit(_print_json(lab, list(findings), checked))
     problems = 0
     for name, folder in _folders(lab).items():
-        click.echo(f"--    {name}: {folder}")
+        echo(f"--    {name}: {folder}")
     for finding in findings:
         problems += not finding.ok
         _print(finding)
     for first, *others in _experiments(lab, checked).values():
-        click.echo(f"\n{INDENT}".join([f"--    {first}", *others]))
+        echo(f"\n{INDENT}".join([f"--    {first}", *others]))
     if problems:
-        click.echo(f"\n{counted(problems, 'problem')}. Fix them as described above, then: dasklab doctor")
+        echo(f"\n{counted(problems, 'problem')}. Fix them as described above, then: dasklab doctor")
         sys.exit(1)
     print_prose(f"\nNothing is missing. {_next_step(lab, is_up)}")
 
@@ -99,7 +99,7 @@ def _print_json(lab: Inventory, findings: list[Finding], checked: local_host.Hos
 
     folders = {name: str(folder) for name, folder in _folders(lab).items()}
     document = CheckedLab(versions(), folders, findings, _experiments(lab, checked))
-    click.echo(to_json(document, CheckedLab))
+    echo(to_json(document, CheckedLab))
     return int(not all(finding.ok for finding in findings))
 
 
@@ -114,9 +114,9 @@ def _print(finding: Finding) -> None:
     mark, colour = (
         ("FAIL", "red") if not finding.ok else ("note", None) if finding.is_note else ("ok  ", "green")
     )
-    click.secho(wrapped(f"{mark}  {finding.text}", console(sys.stdout).width, INDENT), fg=colour)
+    echo(wrapped(f"{mark}  {finding.text}", console(sys.stdout).width, INDENT), fg=colour)
     for line in finding.fix:
-        click.echo(f"{INDENT}{line}")
+        echo(f"{INDENT}{line}")
 
 
 def _experiments(lab: Inventory, checked: local_host.HostCheck | None) -> dict[str, list[str]]:

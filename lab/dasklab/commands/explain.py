@@ -13,7 +13,7 @@ from dasklab.console.path_types import OutputFile, RunPath
 from dasklab.console.picture import save_picture
 from dasklab.errors import LabError
 from dasklab.paths import display_path
-from dasklab.terminal import print_prose, print_table
+from dasklab.terminal import echo, print_prose, print_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,10 +83,10 @@ def explain(
                                   what varies between records of one program
 
     A record can be compared and exported like a trial. RUN and RECORD may be packed: run.zip, and of a trial
-    in it run.zip/1-01-baseline.
+    in it run.zip/1-01-baseline. The exit status is 3 if what is read is damaged.
     """
-    from dasklab.breakdown.show import explain
-    from dasklab.results.run import open_run, open_trial
+    from dasklab import records
+    from dasklab.results.run import open_run
 
     run = open_run(first)
     of_one_trial = {
@@ -106,23 +106,32 @@ def explain(
         else:
             _explain_runs(run, _second_run(others[0]), captured, as_json)
         return
-    trial = explain.explain(run.single, captured)
-    if operation is not None:
-        trial = trial.only(operation)
     if others:
         _refuse({**of_one_trial, "--operation": None}, "several trials are compared")
-        trials = [trial, *(explain.explain(open_trial(other), captured) for other in others)]
-        (_print_variation if len(trials) > 2 else _print_trials)(trials, as_json)
-        return
-    if as_json:
-        _print_json(trial, run.name, why)
-    elif why:
-        _print_evidence(trial)
-    elif memory:
-        _print_memory(trial)
-    else:
-        _print_trial(trial, run.name, everything)
-    _write_files(trial, trace, profile)
+    with records.reading(" ".join(map(str, (first, *others)))):
+        trials = _explained(run, others, captured, operation)
+        if others:
+            (_print_variation if len(trials) > 2 else _print_trials)(trials, as_json)
+            return
+        (trial,) = trials
+        if as_json:
+            _print_json(trial, run.name, why)
+        elif why:
+            _print_evidence(trial)
+        elif memory:
+            _print_memory(trial)
+        else:
+            _print_trial(trial, run.name, everything)
+        _write_files(trial, trace, profile)
+
+
+def _explained(run: Run, others: tuple[Path, ...], captured: bool, operation: int | None) -> list[Explained]:
+    from dasklab.breakdown.show.explain import explain
+    from dasklab.results.run import open_trial
+
+    trial = explain(run.single, captured)
+    first = trial if operation is None else trial.only(operation)
+    return [first, *(explain(open_trial(other), captured) for other in others)]
 
 
 def _write_files(trial: Explained, trace: Path | None, profile: Path | None) -> None:
@@ -168,7 +177,7 @@ def _print_json(trial: Explained, name: str, why: bool) -> None:
 def _echo_json(document: object) -> None:
     from dasklab.model.forms.json_output import to_json
 
-    click.echo(to_json(document, type(document), indent=None))
+    echo(to_json(document, type(document), indent=None))
 
 
 def _print_trial(trial: Explained, name: str, everything: bool) -> None:
@@ -241,7 +250,7 @@ def _print_variation(trials: list[Explained], as_json: bool) -> None:
     _print_gaps(trials)
     print_prose(f"{variation.sentence(varied)}\n")
     print_table(variation.HEAD, variation.rows(varied))
-    click.echo()
+    echo()
     print_table(variation.RECORD_HEAD, variation.record_rows(varied))
 
 
@@ -320,7 +329,7 @@ def _print_operations(record: Explained, everything: bool) -> None:
     from dasklab.breakdown.show import operation_table
 
     if len(record.operations) > 1:
-        click.echo()
+        echo()
         rows = operation_table.rows if everything else operation_table.largest_rows
         print_table(operation_table.HEAD, rows(record))
 
@@ -354,19 +363,19 @@ def _print_details(trial: Explained) -> None:
     """Print the stages of tasks and graphs, Dask's bandwidth estimates, waits for a CPU, and the clocks."""
     from dasklab.breakdown.show import wording
 
-    click.echo()
+    echo()
     print_table(wording.STAGE_HEAD, wording.stage_rows(trial.timed))
     if trial.summary.graphs:
-        click.echo()
+        echo()
         print_table(wording.GRAPH_HEAD, wording.graph_rows(trial.summary.graphs))
         print_prose(wording.graph_size(trial.summary.graphs))
     if rows := list(wording.bandwidth_rows(trial.bandwidths)):
-        click.echo()
+        echo()
         print_table(wording.BANDWIDTH_HEAD, rows)
         print_prose(wording.bandwidth_sentence(trial.bandwidths))
     if starved := wording.starved(trial.cpu_wait_s, trial.summary.makespan_s):
         print_prose(f"\n{starved}")
-    click.echo()
+    echo()
     print_table(wording.CLOCK_HEAD, wording.clock_rows(trial.clocks))
 
 
@@ -378,7 +387,7 @@ def _print_growth(cells: Mapping[str, Summary]) -> None:
 
     graphs = {name: cell.graphs for name, cell in cells.items() if cell.graphs and name != NULL_TRIAL}
     if growth(list(graphs.values())):
-        click.echo()
+        echo()
         print_table(wording.growth_head(graphs), wording.growth_rows(graphs))
         print_prose(wording.quadratic_growth(list(graphs.values())))
 
@@ -406,7 +415,7 @@ def _write_trace(trial: Explained, path: Path) -> None:
     from dasklab.breakdown.show.trace.perfetto import write
 
     write(trial, path)
-    click.echo(f"For ui.perfetto.dev: {display_path(path)}")
+    echo(f"For ui.perfetto.dev: {display_path(path)}")
 
 
 def _write_profile(trial: Explained, path: Path) -> None:
@@ -419,4 +428,4 @@ def _write_profile(trial: Explained, path: Path) -> None:
         setting = "dask: {distributed: {worker: {profile: {enabled: true}}}}"
         raise LabError(f"{trial.trial}: Dask's profile was off", f"in the experiment: {setting}")
     atomic.write_text(path, json.dumps(speedscope(timed, trial.trial.name)))
-    click.echo(f"For speedscope.app: {display_path(path)}")
+    echo(f"For speedscope.app: {display_path(path)}")

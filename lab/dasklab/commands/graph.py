@@ -11,6 +11,7 @@ from dasklab.console.options import inventory_option
 from dasklab.errors import LabError
 from dasklab.machines.inventory.drawing import FORMATS, topology_of
 from dasklab.machines.inventory.variables import open_lab
+from dasklab.terminal import echo
 
 
 @click.command()
@@ -27,4 +28,4 @@ def graph(inventory: Path, form: str) -> None:
     drawing = FORMATS[form](topology_of(open_lab(inventory)))
     if form == "svg" and sys.stdout.isatty():
         raise LabError("an SVG is for a file, not for a terminal", "dasklab graph > lab.svg")
-    click.echo(drawing, nl=False)
+    echo(drawing, nl=False)

@@ -8,6 +8,7 @@ import click
 
 from dasklab.console.options import results_option
 from dasklab.console.path_types import OutputFolder, UserPath
+from dasklab.terminal import echo
 
 HISTORY_FILE = "history.csv"
 
@@ -41,7 +42,7 @@ def add(file: Path, runs: tuple[Path, ...]) -> None:
     from dasklab.results.run import find_runs
 
     for run in (run for path in runs for run in find_runs(path)):
-        click.echo(f"{run}: {table.add(file, run)} samples added to {file}")
+        echo(f"{run}: {table.add(file, run)} samples added to {file}")
 
 
 @history.command()
@@ -53,7 +54,7 @@ def publish(file: Path, directory: Path) -> None:
     from dasklab.results.history import history as table
 
     asv.write(table.require(file), directory)
-    click.echo(f"{directory}: now run `asv publish` there, then `asv preview`")
+    echo(f"{directory}: now run `asv publish` there, then `asv preview`")
 
 
 def _print_steps(file: Path, as_json: bool) -> None:
@@ -66,7 +67,7 @@ def _print_steps(file: Path, as_json: bool) -> None:
     rank = ("regression", "improvement", "change", "not shown")
     steps = sorted(table.steps(table.require(file)), key=lambda step: rank.index(step.verdict))
     if as_json:
-        click.echo(to_json(steps, list[table.VersionStep]))
+        echo(to_json(steps, list[table.VersionStep]))
         return
     heads = ("benchmark", "cell", "from", "to", "median before", "median after", "after / before", "verdict")
     rows = [
@@ -84,6 +85,6 @@ def _print_steps(file: Path, as_json: bool) -> None:
     ]
     print_table(heads, rows)
     count = sum(step.verdict == "regression" for step in steps)
-    click.echo(
+    echo(
         f"{count} regressions in {len(steps)} steps; chance alone shows one in at most one of 20 such tables"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dasklab.console.path_types import OutputFolder
+from dasklab.terminal import echo
 
 
 @click.command()
@@ -27,9 +28,9 @@ def init(folder: Path, kind: str | None) -> None:
     from dasklab.machines.inventory import new_lab
 
     inventory = new_lab.create(folder, kind or "machines")
-    click.echo(f"Wrote {inventory} and {folder / 'ansible.cfg'}.")
+    echo(f"Wrote {inventory} and {folder / 'ansible.cfg'}.")
     if kind in ("proxmox", "existing"):
-        click.echo(f"Replace the example addresses and names in {inventory.parent}. Then run:")
+        echo(f"Replace the example addresses and names in {inventory.parent}. Then run:")
     else:
-        click.echo("To build the lab, run:")
-    click.echo(f"  cd {folder}\n  dasklab {'doctor' if kind == 'proxmox' else 'up'}")
+        echo("To build the lab, run:")
+    echo(f"  cd {folder}\n  dasklab {'doctor' if kind == 'proxmox' else 'up'}")

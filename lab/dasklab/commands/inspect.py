@@ -16,6 +16,7 @@ from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.groups import REQUIRED
 from dasklab.machines.inventory.variables import open_lab
 from dasklab.model.settings.nic import LAB_SLOT
+from dasklab.terminal import echo
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def inspect(as_json: bool, inventory: Path) -> None:
     lab = open_lab(inventory)
     hosts = list(_hosts(lab))
     if as_json:
-        click.echo(to_json(hosts, list[HostRow]))
+        echo(to_json(hosts, list[HostRow]))
         return
 
     heads = ("host", "groups", "kind", "VMID", "node", "ssh", "lab link", "lab address")

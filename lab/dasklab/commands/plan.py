@@ -12,6 +12,7 @@ from dasklab.console.lab.playbooks import answer
 from dasklab.console.options import inventory_option
 from dasklab.machines import local_host
 from dasklab.machines.inventory.variables import open_lab
+from dasklab.terminal import echo
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def plan(as_json: bool, inventory: Path) -> None:
 
         planned = answer("provision.yml", lab, "plan_file", PLAN_OPTIONS, plan_variables(lab))
         calls = checked(planned, list[PlannedCall])
-        click.echo(to_json(calls, list[PlannedCall]))
+        echo(to_json(calls, list[PlannedCall]))
     else:
         print_plan(lab)
     local_host.require(lab)

@@ -12,6 +12,7 @@ import click
 
 from dasklab.console.path_types import OutputFolder
 from dasklab.errors import LabError
+from dasklab.terminal import echo
 
 if TYPE_CHECKING:
     from dasklab.records.session import Session
@@ -67,18 +68,16 @@ def record(
         begin = time.monotonic()
         keys = "hash" if hash_keys else "plain"
         with Session(client, folder, not no_code, keys, max_mb=max_mb, watches=True) as run:
-            click.echo(f"Recording {scheduler} into {folder}. Ctrl-C ends it.", err=True)
+            echo(f"Recording {scheduler} into {folder}. Ctrl-C ends it.", err=True)
             try:
                 _wait(run, begin + (A_YEAR_S if seconds is None else seconds))
             except KeyboardInterrupt:
-                click.echo("", err=True)
+                echo("", err=True)
     if not run.complete and not run.beyond_limit:
         raise LabError(
             f"{folder}: the record was cut off", f"dasklab explain {folder} shows what was kept of it"
         )
-    click.echo(
-        f"Recorded {time.monotonic() - begin:.0f} s. To see where the time went: dasklab explain {folder}"
-    )
+    echo(f"Recorded {time.monotonic() - begin:.0f} s. To see where the time went: dasklab explain {folder}")
 
 
 def _wait(run: Session, stop_s: float) -> None:

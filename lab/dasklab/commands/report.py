@@ -9,7 +9,7 @@ import click
 from dasklab.console.path_types import OutputFile, OutputFolder, RunPath, UserPath
 from dasklab.errors import LabError
 from dasklab.paths import display_path
-from dasklab.terminal import working
+from dasklab.terminal import echo, working
 
 
 @click.command()
@@ -59,7 +59,7 @@ def report(
         else:
             folder = output or _beside(runs[0])
             first_page = write(opened, folder, progress, record)
-    click.echo(display_path(first_page))
+    echo(display_path(first_page))
 
 
 def _beside(run: Path) -> Path:

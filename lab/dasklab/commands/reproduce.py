@@ -15,7 +15,7 @@ from dasklab.console.trials.exit_status import HELP
 from dasklab.console.trust import cells_of, require_trust, trust_option
 from dasklab.errors import LabError, did_you_mean
 from dasklab.predict import SEEDS
-from dasklab.terminal import print_table
+from dasklab.terminal import echo, print_table
 
 if TYPE_CHECKING:
     from dasklab.results.run import Run
@@ -100,7 +100,7 @@ def _print_json(old: Run, new: Run, cell: str) -> None:
     from dasklab.comparison.reproduction import Reproduced
     from dasklab.model.forms.json_output import to_json
 
-    click.echo(to_json(Reproduced.of(old, new, cell), Reproduced))
+    echo(to_json(Reproduced.of(old, new, cell), Reproduced))
 
 
 def _print_comparison(old: Run, new: Run, cell: str) -> None:
@@ -109,15 +109,15 @@ def _print_comparison(old: Run, new: Run, cell: str) -> None:
     from dasklab.results.statistics import identity
 
     rows = reproduction.rows(old, new, cell)
-    click.echo()
+    echo()
     print_table(HEADS, [row.columns for row in rows], title=f"{cell}: {old} and {new}")
     if identity.simulated_from(old) and identity.simulated_from(new):
         same = all(row.same for row in rows)
-        click.echo(
+        echo(
             "All digits are the same."
             if same
             else "The results differ. docs/explanation/simulation.md lists what determinism requires."
         )
         return
     for verdict in reproduction.verdicts(old, new, cell):
-        click.echo(verdict)
+        echo(verdict)

@@ -11,6 +11,7 @@ from dasklab.console.options import results_option
 from dasklab.console.path_types import OutputFile, RunPath, UserPath
 from dasklab.errors import LabError
 from dasklab.paths import display_path
+from dasklab.terminal import echo
 
 RUN = RunPath()
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -104,7 +105,7 @@ def pack(run: Path, output: Path | None, hash_keys: bool, no_code: bool) -> None
     file = folder / name if folder.is_dir() else folder
     file = OutputFile().convert(file, None, None)
     if not hash_keys and not no_code:
-        click.echo(packing.pack(run, file))
+        echo(packing.pack(run, file))
         return
     if is_experiment:
         raise LabError(f"{run}: a run of the lab; only records have --hash-keys and --no-code")
@@ -112,4 +113,4 @@ def pack(run: Path, output: Path | None, hash_keys: bool, no_code: bool) -> None
         anonymous = Path(draft, "record", run.name)
         anonymous.mkdir(parents=True)
         anonymize(run, anonymous, hashed=hash_keys, code=not no_code)
-        click.echo(packing.pack(anonymous, file))
+        echo(packing.pack(anonymous, file))

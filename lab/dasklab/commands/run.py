@@ -16,7 +16,7 @@ from dasklab.console.trials.exit_status import HELP
 from dasklab.console.trust import cells_of, require_trust, trust_experiment, trust_option
 from dasklab.errors import LabError
 from dasklab.predict import SEEDS
-from dasklab.terminal import counted, duration, print_table
+from dasklab.terminal import counted, duration, echo, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,7 +256,7 @@ def _resume(
     if blocks and until is None:
         active = more_blocks.extended(active, blocks)
     if dry_run and not active.pending():
-        click.echo("No trial is left to run.")
+        echo("No trial is left to run.")
     elif dry_run:
         _print_trials(active.pending(), active.experiment.repeat_s, active.setup)
     if dry_run:
@@ -354,7 +354,7 @@ def _print_trials(trials: list[RequestedTrial], repeat_s: float, setup: Setup) -
         cell = "baseline" if trial.baseline else trial.cell_title
         rows.append((trial.trial, f"{trial.warmups}+{trial.repeats}", cell, time))
     print_table(("trial", "warm-ups + repeats", "cell", "estimated time"), rows)
-    click.echo(f"{counted(len(trials), 'trial')}, about {duration(total_s)}")
+    echo(f"{counted(len(trials), 'trial')}, about {duration(total_s)}")
 
 
 def _print_experiments() -> None:
@@ -362,4 +362,4 @@ def _print_experiments() -> None:
 
     rows = [(name, experiment.load(name)[1].question) for name in experiment.names()]
     print_table(("experiment", "question"), rows)
-    click.echo("\nTo see an experiment's trials: dasklab run EXPERIMENT --dry-run")
+    echo("\nTo see an experiment's trials: dasklab run EXPERIMENT --dry-run")

@@ -16,7 +16,7 @@ from dasklab.console.picture import save_picture
 from dasklab.console.simulating import simulating
 from dasklab.console.trust import require_trust, trust_option
 from dasklab.predict import SEEDS
-from dasklab.terminal import print_prose, print_table
+from dasklab.terminal import echo, print_prose, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,13 +51,14 @@ def sensitivity(path: Path, seeds: int, address: str | None, trusted: bool, as_j
     For a RUN, its baseline and null trials are used. If other trials of the run differ from them in the rate
     or the number of workers alone, the measured effect is printed as well.
     """
+    from dasklab import records
     from dasklab.predict.engine.choice import simulations_on
     from dasklab.predict.sensitivity import TrialTime, analyze, changes
     from dasklab.results.run import open_run
 
     run = open_run(path)
     is_record = not run.is_experiment and run.single.is_record
-    with simulations_on(address), simulating() as progress:
+    with records.reading(run), simulations_on(address), simulating() as progress:
         if is_record:
             stored, measured = run.single, dict[str, dict[float, list[TrialTime]]]()
             work = _record_work(stored, seeds, progress.report)
@@ -66,7 +67,7 @@ def sensitivity(path: Path, seeds: int, address: str | None, trusted: bool, as_j
         progress.expect(seeds * len(changes(work)))
         sensitivities = analyze(work, measured, progress.report)
     if as_json:
-        click.echo(json.dumps(asdict(sensitivities) | {"knee_mbit": sensitivities.knee_mbit}))
+        echo(json.dumps(asdict(sensitivities) | {"knee_mbit": sensitivities.knee_mbit}))
         return
     _print(sensitivities, stored)
 
@@ -116,7 +117,7 @@ def _print(sensitivities: Sensitivities, trial: Trial) -> None:
     for heads, effects in tables.items():
         if effects:
             print_table((*heads, "time", "95 % interval"), map(_row, effects))
-            click.echo()
+            echo()
     print_prose(_knee(sensitivities))
 
 

@@ -13,6 +13,7 @@ from dasklab.console.lab.playbooks import answer, play
 from dasklab.console.options import inventory_option
 from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.variables import open_lab
+from dasklab.terminal import echo
 
 
 @dataclass(frozen=True)
@@ -44,4 +45,4 @@ def status(as_json: bool, inventory: Path) -> None:
     from dasklab.model.forms.json_output import checked, to_json
 
     hosts = checked(answer("status.yml", lab, "status_file"), list[StatusRow])
-    click.echo(to_json(hosts, list[StatusRow]))
+    echo(to_json(hosts, list[StatusRow]))

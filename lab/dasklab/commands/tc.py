@@ -18,7 +18,7 @@ from dasklab.console.quantity import TIME_TO_LIVE, amount_of
 from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.variables import open_lab
 from dasklab.model.settings.impairments import DIRECTIONS, IMPAIRMENTS
-from dasklab.terminal import duration
+from dasklab.terminal import duration, echo
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 RESET = "reset"
@@ -96,7 +96,7 @@ def tc(
                 if action == RESET
                 else call(lab, host, "link", "apply", links=[link], ttl_s=ttl_s)
             )
-    click.echo(json.dumps(answer) if as_json else _sentence(host, answer))
+    echo(json.dumps(answer) if as_json else _sentence(host, answer))
 
 
 def _sentence(host: str, answer: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.variables import open_lab
 from dasklab.machines.live import Rates, Watched, watch
 from dasklab.model.forms.number_format import format_quantity
-from dasklab.terminal import console, make_table
+from dasklab.terminal import console, echo, make_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -85,7 +85,7 @@ def _ticks(watched: Watched, interval_s: float, samples: int | None) -> Iterator
 def _print_json(watched: Watched, ticks: Iterator[None]) -> None:
     for _ in ticks:
         hosts = {host: asdict(rates) if rates else None for host, rates in watched.rates.items()}
-        click.echo(json.dumps({"time": time.time(), "hosts": hosts, "problems": watched.problems}))
+        echo(json.dumps({"time": time.time(), "hosts": hosts, "problems": watched.problems}))
 
 
 def _show(watched: Watched, ticks: Iterator[None]) -> None:

@@ -11,7 +11,7 @@ from dasklab.console.simulating import simulating
 from dasklab.errors import LabError
 from dasklab.paths import display_path
 from dasklab.predict import SEEDS
-from dasklab.terminal import print_prose, print_table
+from dasklab.terminal import echo, print_prose, print_table
 
 
 @click.command()
@@ -51,6 +51,7 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
     """
     if (folder is None) == (run is None):
         raise click.UsageError("Name a new folder (-o FOLDER), or a run of the twin (--compare RUN).")
+    from dasklab import records
     from dasklab.predict import record
     from dasklab.predict import twin as twins
     from dasklab.predict.engine.choice import simulations_on
@@ -61,16 +62,17 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
         raise LabError(f"{opened}: not a record of a cluster", "repeat a run with dasklab reproduce")
     if folder:
         kind = "machines" if machines else "containers"
-        lab = twins.Twin(record.read(opened.single), twins.Machine.this(), kind)
-        twins.write(lab, folder)
+        with records.reading(opened):
+            lab = twins.Twin(record.read(opened.single), twins.Machine.this(), kind)
+            twins.write(lab, folder)
         print_prose(f"Wrote {display_path(folder)}: {lab.summary}")
         for note in lab.notes:
             print_prose(note)
-        click.echo("To build and measure it, run:")
-        click.echo(f"  cd {display_path(folder)}\n  dasklab up\n  dasklab run {twins.EXPERIMENT}.yml")
+        echo("To build and measure it, run:")
+        echo(f"  cd {display_path(folder)}\n  dasklab up\n  dasklab run {twins.EXPERIMENT}.yml")
         return
     assert run is not None  # checked above
-    with simulations_on(None), simulating(seeds) as progress:
+    with records.reading(opened), simulations_on(None), simulating(seeds) as progress:
         compared = twins.compare(opened.single, open_run(run), range(seeds), progress.report)
     print_table(twins.HEAD, compared.cells)
     print_prose(f"\n{compared.sentence}")

@@ -18,6 +18,7 @@ from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.guest_choice import choose_guests
 from dasklab.machines.inventory.variables import open_lab
 from dasklab.model.settings.nic import MODELS, GuestKind
+from dasklab.terminal import echo
 
 
 @click.command()
@@ -73,7 +74,7 @@ def _print_notes(checked: local_host.HostCheck | None) -> None:
     """Print what to expect of this machine: whether it emulates, and what its kernel lacks."""
     for line in checked.findings if checked else ():
         if line.status == "note":
-            click.echo(f"note  {line.text}")
+            echo(f"note  {line.text}")
 
 
 def _require_all_machines(lab: Inventory) -> None:

@@ -17,7 +17,7 @@ from dasklab.console.trust import require_trust, trust_option
 from dasklab.errors import LabError
 from dasklab.model.forms.number_format import format_fixed
 from dasklab.predict import SEEDS
-from dasklab.terminal import print_prose, print_table
+from dasklab.terminal import echo, print_prose, print_table
 
 if TYPE_CHECKING:
     from dasklab.predict.calibration import Calibration
@@ -90,6 +90,7 @@ def whatif(
     and workers, threads, cores, cores_each, racks, rate_mbit, rate_times, rtt_ms, rtt_times, queue_bytes,
     scheduler_speed, worker_speed. Of a record, they are these, links.HOST.* and dask.*.
     """
+    from dasklab import records
     from dasklab.predict import prediction
     from dasklab.predict.calibrate import calibrations_of
     from dasklab.predict.engine.choice import simulations_on
@@ -102,7 +103,7 @@ def whatif(
     if not run.is_experiment and run.single.is_record:
         if file:
             raise LabError(f"--calibration: the record {run} has costs of its own; leave the option out")
-        with simulations_on(address):
+        with records.reading(run), simulations_on(address):
             if size:
                 _scale_record(run.single, assignments, size, seeds, as_json=as_json)
             else:
@@ -146,7 +147,7 @@ def _predict_record(record: Trial, assignments: tuple[str, ...], seeds: int, *, 
     if as_json:
         for row, wide in zip(predicted.rows, predicted.wide, strict=True):
             more = {"may_low_s": wide.low_s, "may_high_s": wide.high_s, "outside": predicted.outside}
-            click.echo(json.dumps(asdict(row) | (more if row.simulated else {}) | {"notes": predicted.notes}))
+            echo(json.dumps(asdict(row) | (more if row.simulated else {}) | {"notes": predicted.notes}))
         return
     print_table(HEAD, predicted.cells)
     print_prose("\n" + "\n".join(predicted.notes))
@@ -162,7 +163,7 @@ def _scale_record(
     with simulating() as progress:
         scaled = scale(record, name, amounts, parse(assignments), range(seeds), progress.report)
     if as_json:
-        click.echo(json.dumps(asdict(scaled) | {"sentence": scaled.sentence}))
+        echo(json.dumps(asdict(scaled) | {"sentence": scaled.sentence}))
         return
     print_prose(f"{scaled.sentence}\n")
     print_table(scaled.head, scaled.cells)
@@ -180,7 +181,7 @@ def _widened(rows: list[RunSummary]) -> list[RunSummary]:
 def _print_json(rows: list[RunSummary], outside: list[str]) -> None:
     for row, wide in zip(rows, _widened(rows), strict=True):
         more = {"may_low_s": wide.low_s, "may_high_s": wide.high_s, "outside": outside}
-        click.echo(json.dumps(asdict(row) | (more if row.simulated else {})))
+        echo(json.dumps(asdict(row) | (more if row.simulated else {})))
 
 
 def _print_rows(rows: list[RunSummary]) -> None:

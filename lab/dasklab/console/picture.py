@@ -7,10 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from dasklab import extras
 from dasklab.paths import display_path
+from dasklab.terminal import echo
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 def save_picture(title: str, draw: Callable[[], Figure], stem: Path) -> None:
     """Write a picture as ``stem``.svg and ``stem``.png and print where it is, or else how to get one."""
     if find_spec("matplotlib") is None:
-        click.echo(f"\n{title}: not drawn. To get the picture: {extras.not_installed('matplotlib').hint}")
+        echo(f"\n{title}: not drawn. To get the picture: {extras.not_installed('matplotlib').hint}")
         return
     from dasklab.plotting import save
 
     save(draw(), stem)
-    click.echo(f"\n{title}: {display_path(stem)}.svg")
+    echo(f"\n{title}: {display_path(stem)}.svg")

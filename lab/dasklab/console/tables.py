@@ -11,7 +11,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import click
 from pydantic import ConfigDict, Field
 
 from dasklab.comparison.comparison import CellChange
@@ -32,7 +31,7 @@ from dasklab.results.statistics.answers import answers
 from dasklab.results.statistics.interval import Interval, format_interval
 from dasklab.results.statistics.typical import by_node
 from dasklab.results.table import table, write_table
-from dasklab.terminal import duration, print_prose, print_table
+from dasklab.terminal import duration, echo, print_prose, print_table
 
 
 @dataclass(frozen=True)
@@ -97,12 +96,12 @@ def list_runs(root: Path, as_json: bool = False) -> None:
     recorded = list(_record_rows(root))
     runs = [_run_row(run) for run in find_runs(root)] if contains_runs(root) or not recorded else []
     if as_json:
-        click.echo(to_json([*runs, *recorded], list[RunRow | RecordRow]))
+        echo(to_json([*runs, *recorded], list[RunRow | RecordRow]))
         return
     if runs:
         _print_runs(runs)
     if runs and recorded:
-        click.echo()
+        echo()
     if recorded:
         _print_records(recorded)
 
@@ -167,7 +166,7 @@ def print_run_as_json(run: Run) -> None:
         trials=dict(statuses),
         metrics=[MetricTable.of(metric, answer) for metric, answer in by_metric.items()],
     )
-    click.echo(to_json(document, ShownRun))
+    echo(to_json(document, ShownRun))
 
 
 def show_run(run: Run) -> None:
@@ -178,7 +177,7 @@ def show_run(run: Run) -> None:
     for metric, answer in by_metric.items():
         if answer is None:
             unknown = identity.simulated_from(run) and not frame.metric.eq(metric).any()
-            click.echo(f"{_title(metric)}: {'not simulated' if unknown else 'no valid baseline'}")
+            echo(f"{_title(metric)}: {'not simulated' if unknown else 'no valid baseline'}")
             continue
         missing = _missing_cells(run, {cell.name for cell in answer.cells})
         _print_cells(answer, identity.heading_suffix(run), missing)
@@ -194,7 +193,7 @@ def show_run(run: Run) -> None:
 def show_changes(old: Run, new: Run, anyway: bool, as_json: bool = False) -> None:
     """Print the cells that two runs have in common, new compared with old."""
     if as_json:
-        click.echo(to_json(compare_runs(old, new, anyway).changes, list[CellChange]))
+        echo(to_json(compare_runs(old, new, anyway).changes, list[CellChange]))
         return
     suffixes = [identity.heading_suffix(run) for run in (old, new)]
     heads = ("cell", f"old{suffixes[0]}", f"new{suffixes[1]}", "new / old", "difference")
@@ -224,7 +223,7 @@ def _title(metric: str) -> str:
 
 def _print_origin(run: Run) -> None:
     if origin := identity.simulated_from(run):
-        click.echo(f"Simulated, not measured: with the costs of {origin}.\n")
+        echo(f"Simulated, not measured: with the costs of {origin}.\n")
 
 
 def _print_cells(answer: Answer, suffix: str, missing: list[tuple[str, ...]]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dasklab.errors import LabError
+from dasklab.terminal import echo
 
 if TYPE_CHECKING:
     from dasklab.model.experiments.experiment import Experiment
@@ -43,7 +44,7 @@ def require_trust(requested: Iterable[SharedSettings], run: Path, *, trusted: bo
                 f"to execute it all the same: unzip the file, read it, name the folder\n{code.head}",
             )
         if trusted:
-            click.echo(f"{code.what}:\n{code.head}", err=True)
+            echo(f"{code.what}:\n{code.head}", err=True)
             code.trust()
         try:
             foreign_code.require_trusted([code])

@@ -12,15 +12,15 @@ a cluster that is better in one more respect.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dasklab import records
 from dasklab.breakdown.show.capacity import threads_in_use
-from dasklab.breakdown.show.notebook import html_picture, html_table
+from dasklab.breakdown.show.notebook import html_picture, html_table, html_text
 from dasklab.errors import LabError, did_you_mean
 from dasklab.model.files import Outcome
 from dasklab.predict import record
@@ -140,9 +140,9 @@ class ClusterSizes:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{html_text(note)}</p>" for note in self.notes)
         table = html_table(self.head, self.cells)
-        return f"<p>{html.escape(self.sentence)}</p>{table}{notes}{self._picture()}"
+        return f"<p>{html_text(self.sentence)}</p>{table}{notes}{self._picture()}"
 
     def _picture(self) -> str:
         """Draw time and thread time over the sizes, if matplotlib is installed."""
@@ -286,4 +286,5 @@ def _limit(floor: IdealSchedule, largest: ScalePoint) -> str:
 def scale_folder(folder: Path, name: str, amounts: Sequence[float], seeds: int) -> ClusterSizes:
     """Simulate the record in a folder with several sizes of its cluster."""
     name, _ = parse_scale(name)
-    return scale(open_trial(folder), name, sorted(amounts), {}, range(seeds))
+    with records.reading(folder):
+        return scale(open_trial(folder), name, sorted(amounts), {}, range(seeds))

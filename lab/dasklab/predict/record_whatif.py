@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dasklab.breakdown.show.notebook import html_picture, html_table
+from dasklab import records
+from dasklab.breakdown.show.notebook import html_picture, html_table, html_text
 from dasklab.model.files import Outcome
 from dasklab.model.forms.number_format import format_fixed
 from dasklab.predict import record
@@ -59,7 +59,7 @@ class Prediction:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{html_text(note)}</p>" for note in self.notes)
         return html_table(HEAD, self.cells) + notes + self._picture()
 
     def _picture(self) -> str:
@@ -112,7 +112,8 @@ def predict(
 def whatif_folder(folder: Path, seeds: int, changes: dict[str, Any]) -> Prediction:
     """Predict for the record in a folder; ``changes`` are arguments such as ``workers=12``."""
     label = ", ".join(f"{name}={value}" for name, value in changes.items())
-    return predict(open_trial(folder), changes, label, range(seeds))
+    with records.reading(folder):
+        return predict(open_trial(folder), changes, label, range(seeds))
 
 
 def _unknown(work: record.RecordedWork, changes: dict[str, Any]) -> list[str]:

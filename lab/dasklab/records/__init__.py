@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dasklab.records.read import Frames, load, load_record, recorded, source_of, tables_of
+    from dasklab.records.read import Frames, load, load_record, reading, recorded, source_of, tables_of
 
-__all__ = ["Frames", "load", "load_record", "recorded", "source_of", "tables_of"]
+__all__ = ["Frames", "load", "load_record", "reading", "recorded", "source_of", "tables_of"]
 
 
 def __getattr__(name: str) -> Any:

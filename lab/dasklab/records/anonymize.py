@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dasklab.errors import LabError
+from dasklab.errors import UNFORESEEN, DamagedError
 from dasklab.model.settings.plain_dask import is_plain
 from dasklab.records import chunk_file
 from dasklab.records.document import RECORD, read_document
@@ -25,15 +25,15 @@ def anonymize(record: Path, target: Path, hashed: bool, code: bool) -> None:
     """Write a record into an empty folder, as ``dasklab.record`` with these settings would have written it.
 
     Raises:
-        LabError: the record is damaged.
+        DamagedError: the record is damaged.
         OSError: ``target`` cannot be written.
     """
     try:
         document = read_document(record)
         privacy = Privacy(hashed and document.keys != "hash", code and document.code is not False)
         frames = list(anonymous_frames((record / RECORD).read_bytes(), privacy))
-    except (ValueError, LookupError, TypeError, zlib.error) as error:
-        raise LabError(f"{record}: damaged: {str(error).splitlines()[0]}") from error
+    except UNFORESEEN as error:
+        raise DamagedError(f"{record}: damaged: {type(error).__name__}: {error}") from error
     chunks_bytes = sum(
         chunk_file.append(target / RECORD, process, [chunk], repeat) for process, repeat, chunk in frames
     )
@@ -42,7 +42,7 @@ def anonymize(record: Path, target: Path, hashed: bool, code: bool) -> None:
 
 def anonymous_frames(content: bytes, privacy: Privacy) -> Iterator[chunk_file.Frame]:
     """Yield the frames of a record's file without what must not be stored."""
-    for process, repeat, chunk in chunk_file.frames(content):
+    for process, repeat, chunk in chunk_file.inflated(content):
         table, columns, values = decode(process, chunk)
         settings = next((values[column.name] for column in columns if column.content == "setting"), None)
         if settings is not None:
@@ -56,7 +56,7 @@ def anonymous_frames(content: bytes, privacy: Privacy) -> Iterator[chunk_file.Fr
 
 
 def decode(process: str, chunk: bytes) -> tuple[str, list[Column], dict[str, list[Any]]]:
-    """Return a chunk's name, columns and values. A column that the layout lacks has no content."""
+    """Return an inflated chunk's name, columns and values. A column that the layout lacks has no content."""
     table, rows, stored_columns = chunk_file.open_chunk(chunk)
     contents = {column.name: column.content for column in layout(process).get(table, [])}
     columns, values = [], {}

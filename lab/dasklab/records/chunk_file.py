@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+MAX_RATIO = 50  # of unpacked to packed bytes; recorders' chunks have 2 to 20
+RATIO_APPLIES_BYTES = 16 * 1024**2  # to larger content only: the rest does no harm, however well it is packed
 SHORT_TABLES = ("about", "config", "interfaces", "bandwidths", "metrics")
 """Tables that are written beyond a limit, too: a few rows for each process, and the counters."""
 
@@ -73,9 +75,49 @@ def _spans(file: BinaryIO) -> Iterator[tuple[str, int | None, int, int]]:
         yield process, repeat, start, position
 
 
-def open_chunk(chunk: bytes) -> tuple[str, int, list[tuple[str, str, Any, bytes]]]:
-    """Return a chunk's table, number of rows and columns: name, kind, what a reader must know, bytes."""
-    table, description, body = zlib.decompress(chunk).split(b"\n", 2)
+def inflate(packed: bytes) -> bytes:
+    """Return what was packed, as far as a recorder packs it into so few bytes: it may come from anybody.
+
+    Raises:
+        ValueError: it is damaged, or has more content.
+    """
+    limit = max(RATIO_APPLIES_BYTES, MAX_RATIO * len(packed))
+    inflating = zlib.decompressobj()
+    try:
+        content = inflating.decompress(packed, limit + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if len(content) > limit:
+        raise ValueError(f"{len(packed):,} bytes unpack to more than {limit // 1024**2:,} MiB")
+    if not inflating.eof:
+        raise ValueError("compressed data is cut off")
+    return content
+
+
+def inflated(content: bytes) -> Iterator[Frame]:
+    """Return the frames with chunks that are inflated. All of them together are bounded like one.
+
+    Raises:
+        ValueError: this is no sequence of frames, or a chunk is damaged, or there is too much content.
+    """
+    left = max(4 * RATIO_APPLIES_BYTES, MAX_RATIO * len(content))
+    for process, repeat, chunk in frames(content):
+        unpacked = inflate(chunk)
+        left -= len(unpacked)
+        if left < 0:
+            raise ValueError(f"{len(content):,} bytes have more content than a recorder packs into so few")
+        yield Frame(process, repeat, unpacked)
+
+
+def open_chunk(unpacked: bytes) -> tuple[str, int, list[tuple[str, str, Any, bytes]]]:
+    """Return an inflated chunk's table, number of rows and columns.
+
+    Of a column these are name, kind, what a reader must know, bytes.
+
+    Raises:
+        ValueError, TypeError: it is damaged.
+    """
+    table, description, body = unpacked.split(b"\n", 2)
     rows, heads = json.loads(description)
     columns, start = [], 0
     for name, kind, more, length in heads:

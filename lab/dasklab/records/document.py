@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from dasklab import atomic
-from dasklab.errors import LabError
+from dasklab.errors import DamagedError, LabError
 from dasklab.records import chunk_file
 from dasklab.records.recorder.privacy import Privacy, hash_key
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+MAX_TIME_S = 7_258_118_400.0  # the year 2200, beyond all clocks
 RECORD = "record.chunks"  # what the processes recorded, beside this file
 
 
@@ -104,13 +105,17 @@ def read_document(folder: Path) -> Record:
     except ValidationError as error:
         mistake = error.errors()[0]
         where = "".join(f"{name}: " for name in mistake["loc"])
-        raise LabError(f"{file}: damaged: {where}{mistake['msg']}") from None
+        raise DamagedError(f"{file}: damaged: {where}{mistake['msg']}") from None
+    moments = (record.start, record.stop, record.complete_until or 0.0)
+    for moment in (*moments, *(end for repeat in record.repeats for end in (repeat.start, repeat.stop))):
+        if not 0 <= moment <= MAX_TIME_S:
+            raise DamagedError(f"{file}: damaged: {moment:g} is no time")
     if not chunks.exists():
         raise LabError(f"{chunks} is missing: {folder} holds no record without it")
     if not _is_cut_off(chunks, record.chunks_bytes or 0):
         return record
     if record.complete:
-        raise LabError(f"{chunks}: damaged: its end is missing", "copy the record again, or record again")
+        raise DamagedError(f"{chunks}: damaged: its end is missing", "copy the record again, or record again")
     return replace(record, complete=False, complete_until=None)
 
 
@@ -125,4 +130,4 @@ def _is_cut_off(chunks: Path, known_bytes: int) -> bool:
     try:
         return chunks.stat().st_size < known_bytes or chunk_file.is_cut_off(chunks)
     except (ValueError, TypeError, RecursionError) as error:
-        raise LabError(f"{chunks}: damaged: {error}") from error
+        raise DamagedError(f"{chunks}: damaged: {error}") from error

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import base64
 import json
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from dasklab.errors import LabError
+from dasklab.errors import UNFORESEEN, DamagedError, LabError
 from dasklab.model.files import CaptureRecords, CaptureReport, Records, Sample, Timings
 from dasklab.model.settings.dask_settings import flatten
+from dasklab.records.chunk_file import inflate
 from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.records.recorder.process import CPU, WAITING_FOR_CPU
 from dasklab.records.schema import TABLES
@@ -46,15 +46,15 @@ def frames(trial: Trial, captured: bool = False) -> dict[str, pd.DataFrame]:
     source, packed = trial.file_of(kind), trial.require(kind)
     timings = trial.require(CaptureReport).timings if captured else trial.require(Timings)
     try:
-        unpacked = json.loads(zlib.decompress(base64.b64decode(packed.records, validate=True)))
-    except (ValueError, zlib.error, RecursionError) as error:
-        raise LabError(f"{source}: its records cannot be unpacked: {error}") from error
+        unpacked = json.loads(inflate(base64.b64decode(packed.records, validate=True)))
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{source}: its records cannot be unpacked: {error}") from error
     try:
         other = other_form(unpacked)
         rows_of = {} if other else tables(unpacked, timings.samples)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except UNFORESEEN as error:
         why = f"{type(error).__name__}: {error}"
-        raise LabError(f"{source}: its records are not of the expected form ({why})") from error
+        raise DamagedError(f"{source}: its records are not of the expected form ({why})") from error
     if other:
         raise LabError(f"{source}: it was recorded by another version of the lab")
     return {name: pd.DataFrame(rows, columns=list(TABLES[name])) for name, rows in rows_of.items()}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.lib import ArrowException
 
-from dasklab import atomic
-from dasklab.errors import LabError
+from dasklab import atomic, paths
+from dasklab.errors import UNFORESEEN, DamagedError, LabError, plain
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import CaptureRecords, CaptureReport, Records, Timings
 from dasklab.notices import warn
@@ -24,7 +26,8 @@ from dasklab.results import cached
 from dasklab.results.run import Trial
 
 Frames = dict[str, pd.DataFrame]
-DAMAGED_ROWS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+PACKAGE = Path(paths.__file__).parent
+TRACEBACK = "traceback.log"  # in the cache: the last one of what nobody foresaw
 
 
 def load(folder: str | Path, captured: bool = False) -> Frames:
@@ -90,6 +93,34 @@ def _folders(trial: Trial, kind: type[Records], source: Path) -> tuple[Path, ...
     return (in_cache,) if is_linked else (beside, in_cache)
 
 
+@contextmanager
+def reading(source: object) -> Iterator[None]:
+    """Say that a source is damaged or unexpected where its values make Python fail; keep the traceback.
+
+    Raises:
+        DamagedError: they do; the message says where in dasklab.
+    """
+    try:
+        yield
+    except UNFORESEEN as error:
+        calls = [(Path(call.filename), call.lineno) for call in traceback.extract_tb(error.__traceback__)]
+        own = [f"{file.relative_to(PACKAGE)}:{line}" for file, line in calls if PACKAGE in file.parents]
+        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise unexpected(source, f"{own[-1]}: {reason}", traceback.format_exc()) from error
+
+
+def unexpected(source: object, where: str, text: str) -> DamagedError:
+    """Keep the text of a traceback, and return the error for the user."""
+    log = paths.cache() / TRACEBACK
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_text(log, plain(text))
+    except OSError:
+        return DamagedError(f"{source}: damaged or unexpected, at {where}")
+    hint = f"if it is whole, please report it with {paths.display_path(log)}"
+    return DamagedError(f"{source}: damaged or unexpected, at {where}", hint)
+
+
 def load_record(record: Trial) -> tuple[Record, Frames]:
     """Return what a record says of itself, and its tables.
 
@@ -103,9 +134,9 @@ def load_record(record: Trial) -> tuple[Record, Frames]:
     parts = chunks.read(folder / RECORD)
     try:
         return document, assemble.tables(parts, document)
-    except DAMAGED_ROWS as error:
+    except UNFORESEEN as error:
         why = f"{type(error).__name__}: {error}"
-        raise LabError(
+        raise DamagedError(
             f"{folder / RECORD}: damaged: its tables are not of the expected form ({why})"
         ) from error
 
@@ -125,7 +156,7 @@ def _whole(read: Callable[..., Any], file: Path, **options: Any) -> Any:
     try:
         return read(file, **options)
     except (OSError, ValueError, ArrowException) as error:
-        raise LabError(f"{file}: damaged: {str(error).splitlines()[0]}") from error
+        raise DamagedError(f"{file}: damaged: {str(error).splitlines()[0]}") from error
 
 
 def recorded(trial: Trial, captured: bool = False) -> bool:

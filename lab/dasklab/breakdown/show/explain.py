@@ -98,12 +98,14 @@ class Explained:
     @cached_property
     def summary(self) -> Summary:
         """The time breakdown of the timed repeats."""
-        return summarise(self.timed)
+        with records.reading(self.trial):
+            return summarise(self.timed)
 
     @cached_property
     def advice(self) -> Sequence[Advice]:
         """What is worth doing, at most three pieces."""
-        return advise(Measurements(self.median_repeat, self.summary, self.facts)) if self.timed else ()
+        with records.reading(self.trial):
+            return advise(Measurements(self.median_repeat, self.summary, self.facts)) if self.timed else ()
 
     def only(self, number: int) -> Explained:
         """Return the record with one of its operations alone.
@@ -145,8 +147,13 @@ def explain(trial: Trial, captured: bool = False) -> Explained:
     Raises:
         LabError: nothing was recorded, or a file of the trial is damaged.
     """
-    if trial.is_record:
-        return explain_record(trial, *records.load_record(trial))
+    with records.reading(trial):
+        if trial.is_record:
+            return explain_record(trial, *records.load_record(trial))
+        return _explain_trial(trial, captured)
+
+
+def _explain_trial(trial: Trial, captured: bool) -> Explained:
     trial.require_whole()
     frames = records.tables_of(trial, captured)
     delays = _delays(trial.requested) if trial.has(RequestedTrial) else {}

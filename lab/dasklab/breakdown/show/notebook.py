@@ -16,6 +16,7 @@ from dasklab.breakdown.show import operation_table, why, wording
 from dasklab.breakdown.show.answer import Sentences, answer
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.breakdown.show.wording import Row
+from dasklab.errors import plain
 from dasklab.results.run import open_trial
 from dasklab.terminal import prose, table_text
 
@@ -54,7 +55,7 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        text = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self._answer.texts)
+        text = "".join(f"<p>{html_text(sentence)}</p>" for sentence in self._answer.texts)
         text += "".join(map(_html_advice, self.explained.advice))
         tables = "".join(html_table(head, rows) for head, rows in self._tables if rows)
         return text + tables + self._picture()
@@ -102,7 +103,12 @@ def explain_folder(folder: Path) -> Explanation:
 def _html_advice(piece: Advice) -> str:
     page = piece.rule.page
     link = f'<a href="{html.escape(page)}">{html.escape(page_name(page))}</a>' if page else ""
-    return f"<p>→ {html.escape(str(piece).removesuffix(page))}{link}</p>"
+    return f"<p>→ {html_text(str(piece).removesuffix(page))}{link}</p>"
+
+
+def html_text(text: str) -> str:
+    """Return a text as a page shows it: without markup, and with escapes for what is not printable."""
+    return html.escape(plain(text))
 
 
 def html_table(head: Row, rows: Iterable[Row]) -> str:
@@ -119,4 +125,4 @@ def html_picture(figure: Figure) -> str:
 
 
 def _html_row(tag: str, cells: Row) -> str:
-    return f"<tr>{''.join(f'<{tag} style={CELL!r}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+    return f"<tr>{''.join(f'<{tag} style={CELL!r}>{html_text(cell)}</{tag}>' for cell in cells)}</tr>"

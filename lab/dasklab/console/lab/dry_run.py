@@ -5,11 +5,10 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
-import click
-
 from dasklab.console.lab.playbooks import play
 from dasklab.machines.endpoint import presence
 from dasklab.machines.inventory.ansible_inventory import Inventory
+from dasklab.terminal import echo
 
 PLAN_OPTIONS = ("--check", "--diff", "--tags", "key,machines")
 
@@ -22,7 +21,7 @@ def print_plan(lab: Inventory) -> None:
 def plan_variables(lab: Inventory) -> dict[str, Any]:
     """Return the variables. A local endpoint that was never started stays stopped: it has no machines yet."""
     if presence.never_started(lab):
-        click.echo("The local endpoint has never been started: this is the plan for a new one.", err=True)
+        echo("The local endpoint has never been started: this is the plan for a new one.", err=True)
         account = {"user": "lab@pve", "token_id": "none", "token_secret": "none"}
         facts = {"endpoint_facts": _placeholder_facts(lab), "endpoint_account": account}
         return {**facts, "proxmox_vm_fresh": True}

@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.running.lock.lock import is_inherited, lock_files, lock_lab
+from dasklab.terminal import echo
 
 if TYPE_CHECKING:
     from dasklab.machines.endpoint.lab_note import LabNote
@@ -32,9 +31,9 @@ def locked(lab: Inventory, *, reset: bool) -> Iterator[None]:
     note = _held_note(lab, files)
     with lock_lab(files) as orphans_ended, note as abandoned:
         if orphans_ended:
-            click.echo("Ended processes that a killed command had left running on this lab.", err=True)
+            echo("Ended processes that a killed command had left running on this lab.", err=True)
         if abandoned:
-            click.echo(f"Took over the lab from a command that has ended: {abandoned.owner}", err=True)
+            echo(f"Took over the lab from a command that has ended: {abandoned.owner}", err=True)
         if reset and (orphans_ended or abandoned):
             from dasklab.running.playbooks.ansible_lab import AnsibleLab
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from dasklab.machines.endpoint.presence import endpoint_name, require_machines
 from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.machines.inventory.variables import open_lab
+from dasklab.terminal import echo
 
 
 def announce(lab: Inventory) -> None:
     """Print the inventory, the endpoint and the lab's name, which is the tag of its machines."""
     name = lab.optional(lab.hosts()[0], "lab_name")
-    click.echo(f"Inventory {lab.path}, endpoint {endpoint_name(lab)}, lab {name}", err=True)
+    echo(f"Inventory {lab.path}, endpoint {endpoint_name(lab)}, lab {name}", err=True)
 
 
 def open_target(path: Path) -> Inventory:

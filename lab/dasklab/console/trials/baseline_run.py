@@ -8,8 +8,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-import click
-
 from dasklab import atomic
 from dasklab.console.lab.locking import locked
 from dasklab.console.trials.progress import execute
@@ -28,7 +26,7 @@ from dasklab.running.driver import driver
 from dasklab.running.driver.driver import ActiveRun
 from dasklab.running.plan.setup import setup_of
 from dasklab.running.playbooks.ansible_lab import AnsibleLab
-from dasklab.terminal import counted, print_prose, print_table
+from dasklab.terminal import counted, echo, print_prose, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,14 +61,14 @@ def show(run: Run, *, details: bool = False) -> None:
     values = {str(name): group for name, group in groups}
     print_prose(f"\n{sentence(values)}")
     if details:
-        click.echo()
+        echo()
         rows = [_row(METRICS[name], rows) for name, rows in values.items()]
         print_table(("", "values", "median", "least", "most"), rows)
-        click.echo()
+        echo()
     for trial in run.trials:
         _show_capture(trial, details=details)
-    click.echo(f"Report: dasklab report {quote(str(run))}")
-    click.echo("Next:   dasklab run slow_links --quick")
+    echo(f"Report: dasklab report {quote(str(run))}")
+    echo("Next:   dasklab run slow_links --quick")
 
 
 def sentence(values: Mapping[str, pd.Series[float]]) -> str:
@@ -105,9 +103,9 @@ def _show_capture(trial: Trial, *, details: bool) -> None:
     if details and summary.messages:
         size_mb = sum(capture.stat().st_size for capture in trial.captures) / 1e6
         command = f"dasklab wire {quote(str(trial))}/capture*.pcap"
-        click.echo(f"To read Dask's messages in the capture ({size_mb:.1f} MB): {command}")
+        echo(f"To read Dask's messages in the capture ({size_mb:.1f} MB): {command}")
     if problem := completeness.line(summary):
-        click.secho(problem, fg="red", bold=True)
+        echo(problem, fg="red", bold=True)
 
 
 def _pointer(lab: Inventory) -> Path:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-import click
-
 from dasklab.console.trials.exit_status import ExitStatus
 from dasklab.model.files import Failed
 from dasklab.results.run import Run, Trial
 from dasklab.running.playbooks.ansible_lab import LOG
-from dasklab.terminal import counted
+from dasklab.terminal import counted, echo
 
 
 def exit_status(run: Run) -> ExitStatus:
@@ -26,18 +24,18 @@ def explain_failures(run: Run) -> None:
     failed = [trial for trial in run.trials if trial.result.status == "failed"]
     if not failed:
         return
-    click.secho(f"\n{len(failed)} of {counted(len(run.trials), 'trial')} failed.", fg="red", err=True)
+    echo(f"\n{len(failed)} of {counted(len(run.trials), 'trial')} failed.", fg="red", err=True)
     causes = Counter(trial.result.reasons for trial in failed)
     for reasons, count in causes.items():
         trial = next(trial for trial in failed if trial.result.reasons == reasons)
-        click.echo(f"  {trial.name}{f' and {count - 1} more' if count > 1 else ''}:", err=True)
+        echo(f"  {trial.name}{f' and {count - 1} more' if count > 1 else ''}:", err=True)
         for reason in reasons:
-            click.echo(f"    {reason}", err=True)
+            echo(f"    {reason}", err=True)
         if (log := trial.folder / LOG).exists():
-            click.echo(f"    Log: {log}", err=True)
+            echo(f"    Log: {log}", err=True)
     repair = ["dasklab up"] if not run.simulated and any(map(_is_lab_broken, failed)) else []
     commands = " && ".join([*repair, f"dasklab run {run}"])
-    click.echo(f"  To run the failed trials again: {commands}", err=True)
+    echo(f"  To run the failed trials again: {commands}", err=True)
 
 
 def _is_lab_broken(trial: Trial) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 from shlex import quote
 from statistics import median
 
-import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
@@ -34,7 +33,7 @@ from dasklab.running.driver.more_blocks import StopRule
 from dasklab.running.plan import capabilities
 from dasklab.running.plan.trials import plan
 from dasklab.running.playbooks.ansible_lab import AnsibleLab, current_phase
-from dasklab.terminal import console, counted, duration
+from dasklab.terminal import cell, console, counted, duration, echo
 
 COLOURS = {
     State.OK: "green",
@@ -103,7 +102,7 @@ def _execute_and_report(
     if stop_error and exit_status(run.opened_again()) != ExitStatus.FAILED:
         raise stop_error
     if stop_error:
-        click.secho(f"dasklab: {stop_error.message}", fg="red", err=True)
+        echo(f"dasklab: {stop_error.message}", fg="red", err=True)
 
 
 def _waiter(run: ActiveRun, inventory: Path, wait_for_quiet: bool) -> Callable[[], None]:
@@ -113,7 +112,7 @@ def _waiter(run: ActiveRun, inventory: Path, wait_for_quiet: bool) -> Callable[[
     return quiet_node.Waiter(
         quiet_node.foreign_pct(inventory),
         run.experiment.tolerances.foreign_pct,
-        partial(click.echo, err=True),  # it prints above the progress, which replaces sys.stderr
+        partial(echo, err=True),  # it prints above the progress, which replaces sys.stderr
     )
 
 
@@ -124,10 +123,10 @@ def execute_until(
     execute(run, lab, wait)
     while rule and (longer := more_blocks.next_block(run, rule)):
         more_blocks.record(longer)
-        console(sys.stderr).print(
+        echo(
             f"The intervals are wider than {rule.share:.0%}."
             f" Adding block {longer.experiment.blocks} of at most {rule.max_blocks}.",
-            markup=False,
+            err=True,
         )
         run = longer
         execute(run, lab, wait)
@@ -136,12 +135,9 @@ def execute_until(
 def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_wait) -> None:
     """Execute the pending trials with progress on the terminal. Ctrl-C prints how to continue, and exits."""
     screen = console(sys.stderr)
-    screen.print(f"{run.experiment.title}: {run.experiment.question}", markup=False)
-    screen.print(
-        f"{counted(len(run.pending()), 'trial')}, about {duration(run.remaining_s())}. Results: {run.stored}",
-        markup=False,
-        soft_wrap=True,
-    )
+    screen.print(cell(f"{run.experiment.title}: {run.experiment.question}"))
+    trials = counted(len(run.pending()), "trial")
+    echo(f"{trials}, about {duration(run.remaining_s())}. Results: {run.stored}", err=True)
     with Progress(*columns(), console=screen, transient=True) as progress:
         try:
             driver.execute(run, lab, TrialDisplay(run, progress), wait)
@@ -149,18 +145,21 @@ def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_
             lab_state = "" if run.setup.simulated else " The lab has been reset."
             if isinstance(stop, driver.ResetStoppedError):
                 lab_state = " The lab was not reset: links may be impaired until the next trial."
-            screen.print(
-                f"Stopped.{lab_state} To continue: dasklab run {quote(str(run.stored))}",
-                markup=False,
-                soft_wrap=True,
-            )
+            again = f"dasklab run {quote(str(run.stored))}"
+            screen.print(cell(f"Stopped.{lab_state} To continue: {again}"), soft_wrap=True)
             sys.exit(ExitStatus.INTERRUPTED)
 
 
 def columns() -> tuple[ProgressColumn, ...]:
     """Return what the line of a running trial shows. Where it is too long, the phase is cut off."""
     left = TimeLeft(table_column=Column(no_wrap=True))
-    return MofNCompleteColumn(), BarColumn(12), TextColumn("{task.description}"), CurrentPhase(), left
+    return (
+        MofNCompleteColumn(),
+        BarColumn(12),
+        TextColumn("{task.description}", markup=False),
+        CurrentPhase(),
+        left,
+    )
 
 
 class CurrentPhase(ProgressColumn):
@@ -171,7 +170,9 @@ class CurrentPhase(ProgressColumn):
     def render(self, task: Task) -> Text:
         directory = task.fields["directory"]
         phase = (directory and current_phase(directory)) or ""
-        return Text(phase, "dim", no_wrap=True, overflow="ellipsis")
+        text = cell(phase, "dim")
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
 
 
 class TimeLeft(ProgressColumn):
@@ -181,7 +182,7 @@ class TimeLeft(ProgressColumn):
         left_s = task.fields["until"] - time.monotonic()
         if left_s > WHOLE_MINUTES_S:
             left_s = 60 * round(left_s / 60)
-        return Text(f"about {duration(left_s)} left" if left_s >= 1 else "longer than planned")
+        return cell(f"about {duration(left_s)} left" if left_s >= 1 else "longer than planned")
 
 
 class TrialDisplay:
@@ -217,11 +218,11 @@ class TrialDisplay:
         screen = self._progress.console
         measured = self._measured(stored) if state in (State.OK, State.INVALID) else ""
         line = f" {trial.trial} ({duration(result.wall_s)}){measured}"
-        screen.print(Text.assemble((f"{state.value:11}", COLOURS[state]), line))
+        screen.print(cell(f"{state.value:11}", COLOURS[state]) + cell(line))
         warnings = [f"warning: {warning}" for warning in result.warnings]
         reasons = [*result.reasons, *warnings, *([lost_frames] if lost_frames else [])]
         for reason in ["as above"] if reasons and reasons == self._last_reasons else reasons:
-            screen.print(Text(f"{INDENT}{reason}", "bold red" if reason == lost_frames else ""))
+            screen.print(cell(f"{INDENT}{reason}", "bold red" if reason == lost_frames else ""))
         self._last_reasons = reasons
 
     def _measured(self, trial: Trial) -> str:
@@ -236,5 +237,5 @@ def conclude(run: ActiveRun) -> None:
     """Print a finished run's tables, the command for its report, and what to do about failed trials."""
     stored = run.opened_again()
     show_run(stored)
-    click.echo(f"\nTo write the report: dasklab report {quote(str(run.stored))}")
+    echo(f"\nTo write the report: dasklab report {quote(str(run.stored))}")
     explain_failures(stored)

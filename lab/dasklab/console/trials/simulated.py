@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from dasklab.console.trials.progress import conclude, execute
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import Setup
@@ -14,6 +12,7 @@ from dasklab.predict import simulated_lab
 from dasklab.predict.simulated_lab import Calibrations, SimulatedLab
 from dasklab.results.run import Run
 from dasklab.running.driver import driver
+from dasklab.terminal import echo
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Calibrated:
     @classmethod
     def from_measured(cls, source: Run, experiment: Experiment, seeds: int) -> Calibrated:
         """Calibrate on a measured run or trial. It takes a while, so each workload is reported."""
-        calibrations = Calibrations.from_measured(source, experiment, lambda line: click.echo(line, err=True))
+        calibrations = Calibrations.from_measured(source, experiment, lambda line: echo(line, err=True))
         return cls(calibrations, simulated_lab.setup(source, experiment, calibrations, seeds))
 
     def start(

@@ -22,6 +22,7 @@ from dasklab.machines.inventory.groups import REQUIRED, missing_group
 from dasklab.model.forms.strict import plain
 from dasklab.model.forms.yaml_file import require_bounded
 from dasklab.paths import INVENTORIES, IS_CHECKOUT, PLAYBOOKS, SHARE, ansible_settings
+from dasklab.terminal import echo
 
 DEFAULT = INVENTORIES / "hosts.yml"
 YAML_SUFFIXES = {".yml", ".yaml"}
@@ -74,7 +75,7 @@ class Inventory:
         except AnsibleError as error:
             hint = f"{DEFAULT} shows what an inventory looks like"
             raise LabError(f"inventory {path}: {_first_line(error)}", hint) from None
-        sys.stderr.write(warnings.getvalue())
+        echo(warnings.getvalue(), err=True, nl=False)
         self._variables = VariableManager(loader=self._loader, inventory=self._manager)
         # ansible-playbook sets these, and expressions of the inventory may use them.
         self._playbook = {"ansible_playbook_python": sys.executable, "playbook_dir": str(PLAYBOOKS)}

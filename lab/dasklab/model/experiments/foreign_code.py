@@ -17,8 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from daskwire.base.printable import plain
-
 from dasklab import paths
 from dasklab.errors import LabError
 from dasklab.model.experiments.experiment import merge
@@ -51,7 +49,7 @@ class Code:
     def head(self) -> str:
         """The first lines of the text, indented and safe to print."""
         lines = [line for line in self.text.splitlines() if line.strip()]
-        head_lines = [f"    {plain(line)[:MAX_LINE_CHARACTERS]}" for line in lines[:HEAD_LINES]]
+        head_lines = [f"    {line[:MAX_LINE_CHARACTERS]}" for line in lines[:HEAD_LINES]]
         more = len(lines) - HEAD_LINES
         return "\n".join([*head_lines, f"    ... ({more} more)"] if more > 0 else head_lines)
 
@@ -90,10 +88,10 @@ def code_of(requested: SharedSettings) -> Iterator[Code]:
         below = name.removeprefix("distributed.")
         is_default = name in defaults() and value == defaults()[name]
         if not is_default and not (below != name and is_plain(below, value)):
-            yield Code(f"Dask's setting {plain(name)}", _named(name, value))
+            yield Code(f"Dask's setting {name}", _named(name, value))
     for name, value in requested.spark.items():
         if isinstance(value, str) and not any(re.fullmatch(text, value) for text in QUANTITIES):
-            yield Code(f"Spark's setting {plain(name)}", _named(name, value))
+            yield Code(f"Spark's setting {name}", _named(name, value))
 
 
 def code_of_workload(workload: Workload) -> Iterator[Code]:

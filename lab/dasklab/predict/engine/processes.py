@@ -21,6 +21,7 @@ from dasklab.model.settings.trial_settings import Workload
 from dasklab.paths import WORKLOADS
 from dasklab.predict.engine import one_process
 from dasklab.predict.engine.one_process import ProcessResult
+from dasklab.records import read
 from dasklab.sim.scenario import Scenario
 
 PACKAGES = str(WORKLOADS.parents[1])
@@ -125,7 +126,10 @@ def simulate_all(
 def _outcome(scenario: Scenario, result: ProcessResult) -> Outcome:
     status, output, errors = result
     if status:
-        raise LabError(f"simulation, seed {scenario.seed}: {_last_line(errors)}")
+        what, reason = f"simulation, seed {scenario.seed}", _last_line(errors)
+        if "Traceback" in errors:
+            raise read.unexpected(what, reason, errors)
+        raise LabError(f"{what}: {reason}")
     return Outcome.model_validate_json(output)
 
 

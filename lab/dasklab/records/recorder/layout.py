@@ -4,7 +4,8 @@ Kinds: ``t`` a time, ``f`` a number, ``i`` an integer, ``s`` a text, stored once
 
 A content is stated for each column that may hold something of the user's; ``privacy`` says what is stored.
 
-- ``word``: a word of Dask's or the recorder's. ``host``: a name or address of a host, worker or interface.
+- ``word``: a word of Dask's or the recorder's. ``json``: the same, as JSON.
+- ``host``: a name or address of a host, worker or interface.
 - ``place``: the address of a worker, or a client. ``places``: several, separated by commas.
 - ``key``: a task key, or the name of a client. ``keys``: several. ``subject``: a key or a place.
 - ``name``: a name that the user chose. ``type``: the name of a type. ``stack``: a stack of functions.
@@ -46,7 +47,7 @@ COMMON = {
     "pauses": "start:t stop:t",
     "stacks": "time:t seconds:f reason:s:word key:s:key activity:s:word name:s:code stack:s:stack",
     "metrics": "metric:s:metric value:f",
-    "config": "setting:s:setting value:s:word",
+    "config": "setting:s:setting value:s:json",
     "interfaces": "name:s:host address:s:host mbit:f",
     "about": "name:s:word value:s:word",
 }
@@ -81,6 +82,14 @@ WORKER = COMMON | {
     "delays": "time:t delay:f",
     "profile": "stack:s:stack seconds:f",
 }
+
+
+ADDED_LATER = {
+    "cpu": ("loop_cpu", "held"),
+    "tasks": ("client", "cpu", "cpu_waiting", "cpu_turns"),
+    "calls": ("missing",),
+}
+"""Columns of each table that records of an earlier version of dasklab lack."""
 
 
 def layout(process: str) -> dict[str, list[Column]]:

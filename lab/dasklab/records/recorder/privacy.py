@@ -16,7 +16,7 @@ from dask.utils import key_split
 
 from dasklab.records.recorder.layout import KEY_SEPARATOR, Column
 
-PUBLIC = {"word", "host", "setting"}  # the setting's names are an allow-list of their own
+PUBLIC = {"word", "json", "host", "setting"}  # the setting's names are an allow-list of their own
 KNOWN_PACKAGES = {
     "dask",
     "distributed",

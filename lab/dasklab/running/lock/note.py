@@ -21,7 +21,6 @@ import re
 import secrets
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +36,7 @@ from dasklab.machines.endpoint.guest_kinds import BY_PATH
 from dasklab.machines.endpoint.lab_note import LabNote
 from dasklab.machines.endpoint.proxmox import Pve
 from dasklab.running.lock.lock import command_line
+from dasklab.terminal import echo
 
 LEASE_S = 300.0
 RENEW_S = 60.0
@@ -181,7 +181,7 @@ def held(lock: NoteLock) -> Iterator[LabNote | None]:
         try:
             lock.release()
         except LabError as error:
-            print(f"the note that this lab is in use stays until its time is past: {error}", file=sys.stderr)
+            echo(f"the note that this lab is in use stays until its time is past: {error}", err=True)
 
 
 def _renew(lock: NoteLock, stop: threading.Event) -> None:
@@ -189,7 +189,7 @@ def _renew(lock: NoteLock, stop: threading.Event) -> None:
         try:
             lock.take()
         except LabInUseError as error:
-            print(f"this command was suspended, and {error.message}", file=sys.stderr)
+            echo(f"this command was suspended, and {error.message}", err=True)
             os.kill(os.getpid(), signal.SIGINT)
             return
         except LabError:

@@ -25,7 +25,7 @@ def test_rows_come_back_from_chunks() -> None:
     memory.logs["seen"].add(NAN, "", 0, NAN)
     assert memory.pack() and not memory.pack()
     (chunk,) = memory.take(1e9)
-    table, columns = chunks.unpack(chunk, {})
+    table, columns = chunks.unpack(chunk_file.inflate(chunk), {})
     frame = pd.DataFrame(columns)
     assert (table, list(frame)) == ("seen", ["time", "key", "size", "share"])
     assert frame.time[:10].to_numpy() == pytest.approx([row[0] for row in rows], abs=2e-6)
@@ -39,7 +39,8 @@ def test_equal_texts_of_several_chunks_are_one_object() -> None:
         memory.logs["seen"].add("".join(["a ", "key"]))
         memory.pack()
     texts: dict[str, str] = {}
-    first, second = (chunks.unpack(chunk, texts)[1]["key"][0] for chunk in memory.take(1e9))
+    packed = map(chunk_file.inflate, memory.take(1e9))
+    first, second = (chunks.unpack(chunk, texts)[1]["key"][0] for chunk in packed)
     assert first == "a key" and first is second
 
 
@@ -59,7 +60,7 @@ def test_full_memory_drops_the_oldest_chunks() -> None:
         memory.pack()
         assert memory.nbytes <= 300
     assert 0 < memory.dropped < 20 and memory.lost > 0
-    _, columns = chunks.unpack(memory.take(1e9)[-1], {})
+    _, columns = chunks.unpack(chunk_file.inflate(memory.take(1e9)[-1]), {})
     assert columns["time"].tolist() == [19.0]
 
 
