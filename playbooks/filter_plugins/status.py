@@ -14,7 +14,13 @@ HEADINGS = ("machine", "VMID", "node", "status", "lab link", "Dask", "service", 
 
 def lab_status(names: Sequence[str], hostvars: Mapping[str, Any]) -> str:
     """Return a table with a row per host: its machine on the endpoint, and what ``status_host`` holds."""
-    lines = _aligned([HEADINGS, *map(_cells, lab_status_rows(names, hostvars))])
+    rows = lab_status_rows(names, hostvars)
+    lines = _aligned([HEADINGS, *map(_cells, rows)])
+    lines += [
+        f"{row['host']}: {'; '.join(row['differences'])}. To correct it: dasklab tc {row['host']} reset"
+        for row in rows
+        if row["differences"]
+    ]
     if calls := _answer(hostvars).get("calls"):
         lines.append(
             "The machines differ from the inventory; `dasklab plan` shows"
@@ -46,11 +52,13 @@ def _services(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the version of Dask, the state of the service, the counts of impairments and captures."""
     stdout = variables.get("status_host", {}).get("stdout")
     state = json.loads(stdout) if stdout else {}
+    link = state.get("link")
     return {
         "answers": bool(stdout),
         "dask": state.get("dask") or None,
         "service": state.get(variables.get("dask_role")),
-        "impaired": state.get("impaired"),
+        "impaired": len(link["configured"]) if link else None,
+        "differences": link["differences"] if link else None,
         "captures": state.get("captures"),
     }
 

@@ -97,6 +97,25 @@ def test_second_run_changes_nothing_and_status_lists_all(bench: Bench) -> None:
     ), output
 
 
+def test_links_that_others_changed_are_named_and_corrected(bench: Bench) -> None:
+    def spoil() -> None:
+        bench.ssh("worker-1", "tc qdisc add dev eth1 root tbf rate 30mbit burst 10k latency 50ms")
+        bench.ssh("worker-2", "ip link set eth1 down")
+
+    spoil()
+    named = ("worker-1: eth1 has a qdisc tbf ", "worker-2: eth1 is down")
+    assert all(text in bench.good("dasklab", "status") for text in named)
+    assert all(text in bench.bad("dasklab", "doctor") for text in named)
+    for host, text in (("worker-1", "; removed qdisc tbf "), ("worker-2", "; set eth1 up.")):
+        assert text in bench.good("dasklab", "tc", host, "reset")
+    spoil()
+    output = bench.good("dasklab", "up", "--only", "configure")
+    assert "worker-1: removed qdisc tbf " in output and "worker-2: set eth1 up" in output
+    assert "changed=2, failed=0" in output, output[-3000:]
+    assert "has a qdisc" not in bench.good("dasklab", "status")
+    bench.ssh("worker-2", "ping -c 1 10.77.1.13 >/dev/null")
+
+
 def test_changed_unit_is_restored_and_reloaded(bench: Bench) -> None:
     unit = "/etc/systemd/system/dask-worker.service"
     bench.good("dasklab", "ssh", "worker-1", "--", f"echo '# not the lab' >> {unit}; systemctl daemon-reload")

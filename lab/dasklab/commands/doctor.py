@@ -39,7 +39,8 @@ def doctor(as_json: bool, inventory: Path) -> None:
     lab = open_lab(inventory)
     checked = local_host.check(lab)
     is_up = _endpoint_answers(lab)
-    findings = itertools.chain(_local_findings(checked, is_up), examine(lab, endpoint=is_up))
+    links = _link_findings(lab) if is_up else ()
+    findings = itertools.chain(_local_findings(checked, is_up), examine(lab, endpoint=is_up), links)
     if as_json:
         sys.exit(_print_json(lab, list(findings), checked))
     problems = 0
@@ -68,6 +69,24 @@ def _local_findings(checked: local_host.HostCheck | None, is_up: bool) -> Iterat
         yield Finding(line.text, line.status != "missing", (fix,) if fix else (), line.status == "note")
     if not is_up:
         yield Finding("local endpoint: not running; dasklab up starts it", True, is_note=True)
+
+
+def _link_findings(lab: Inventory) -> Iterator[Finding]:
+    """Yield how links of hosts that run differ from what the lab set; a host without an answer is a note."""
+    from dasklab.console.lab.guest_program import call_each
+    from dasklab.machines.endpoint.preflight import Finding
+
+    try:
+        stopped = presence.stopped(lab, lab.hosts()) if lab.has(lab.hosts()[0], "proxmox") else []
+    except LabError:
+        return  # the check of the endpoint has said it
+    hosts = [host for host in lab.hosts() if host not in stopped]
+    for host, answer in zip(hosts, call_each(lab, hosts, "link", "show"), strict=True):
+        if isinstance(answer, LabError):
+            yield Finding(f"the lab link was not checked: {answer.message}", True, is_note=True)
+        elif answer["differences"]:
+            fix = (f"dasklab tc {host} reset",)
+            yield Finding(f"{host}: {'; '.join(answer['differences'])}", False, fix)
 
 
 def _endpoint_answers(lab: Inventory) -> bool:

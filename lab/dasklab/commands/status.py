@@ -29,6 +29,7 @@ class StatusRow:
     dask: Annotated[str | None, Field(description="The version that is installed.")]
     service: Annotated[str | None, Field(description="The state of the scheduler's or the worker's service.")]
     impaired: Annotated[int | None, Field(description="Number of queues that delay, drop or limit.")]
+    differences: Annotated[list[str] | None, Field(description="How the link differs from what the lab set.")]
     captures: Annotated[int | None, Field(description="Number of captures that run.")]
 
 

@@ -73,7 +73,7 @@ def tc(
     \b
     dasklab tc worker-1                              show
     dasklab tc worker-1 --delay 10ms --rate 50mbit   impair
-    dasklab tc worker-1 reset                        clear
+    dasklab tc worker-1 reset                        clear, also of what other programs set
     """
     requested = {key: value for key, value in amounts.items() if value}
     if requested and action == RESET:
@@ -92,7 +92,7 @@ def tc(
         link = {**requested, "direction": direction, "peer": peer}
         with locked(lab, reset=False):
             answer = (
-                call(lab, host, "link", "clear")
+                call(lab, host, "link", "clear", foreign=True)
                 if action == RESET
                 else call(lab, host, "link", "apply", links=[link], ttl_s=ttl_s)
             )
@@ -100,15 +100,17 @@ def tc(
 
 
 def _sentence(host: str, answer: dict[str, Any]) -> str:
-    """Return what the kernel of a host reports, and how to undo it."""
+    """Return what the kernel of a host reports, what a reset changed, and how to undo it."""
     from dasklab.report.words.levels import describe_links
 
-    if not answer["configured"]:
-        return f"{host}: no impairment on {answer['interface']}."
     links = [
         (host, {**link, "direction": "ingress" if link["direction"] == "ingress" else ""})
         for link in answer["configured"]
     ]
     left_s = answer["expires_in_s"]
-    expiry = f", for another {duration(left_s)}" if left_s else ""
-    return f"{describe_links(links)}{expiry}. To clear it: dasklab tc {host} {RESET}"
+    state = describe_links(links) if links else f"{host}: no impairment on {answer['interface']}"
+    state += f", for another {duration(left_s)}" if links and left_s else ""
+    state = "; ".join([state, *answer["differences"], *answer.get("mended", [])])
+    return (
+        f"{state}. To clear it: dasklab tc {host} {RESET}" if links or answer["differences"] else f"{state}."
+    )

@@ -27,7 +27,6 @@ from dasklab.model.settings.nic import GuestKind
 CONTROLLER_TOOLS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 IMAGES: dict[GuestKind, str] = {"vm": "proxmox_image", "container": "proxmox_container_image"}
 PACKAGES = ("dasklab", "dask", "distributed", "ansible-core", "proxmoxer")
-SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 WITHOUT_NODE_SSH = (
     "or without ssh: leave the group hypervisors empty and write the node's name as proxmox.node.",
     "Trials are then timed on the learning bridge, and a capture contains only the client's own frames.",
@@ -147,7 +146,7 @@ def _node_ssh(inventory: Inventory) -> Iterator[Finding]:
         if mistake := mistake_in_host(address):
             yield Finding(f"inventory: {node}: ansible_host: {mistake}", False)
         else:
-            yield _ssh(ssh.command(inventory, node, *SSH_OPTIONS))
+            yield _ssh(ssh.command(inventory, node, *ssh.UNATTENDED))
 
 
 def _ssh(argv: list[str]) -> Finding:

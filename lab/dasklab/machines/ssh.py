@@ -11,6 +11,8 @@ from pathlib import Path
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import Inventory
 
+UNATTENDED = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+"""Options with which ssh neither asks anything nor waits for long."""
 MAX_SOCKET_BYTES = 107
 """The kernel's limit for the path of a socket."""
 SOCKET_NAME_BYTES = 28

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +13,8 @@ import pytest
 from dasklab_guest import link
 from dasklab_guest.common import UnsupportedError
 
-HOST = {"hosts": {}, "lab": {"name": "eth1"}, "management_address": "192.0.2.1"}
-DEVICE = {"ifname": "eth1", "mtu": 1500}
+HOST = {"name": "worker-1", "hosts": {}, "lab": {"name": "eth1"}, "management_address": "192.0.2.1"}
+DEVICE = {"ifname": "eth1", "mtu": 1500, "flags": ["UP"]}
 UNKNOWN = 'echo "Error: Specified qdisc kind is unknown." >&2; exit 2'
 TC = """#!/bin/sh
 echo "tc $*" >>{folder}/words
@@ -67,3 +70,59 @@ def test_check_mode_touches_no_interface(kernel: Path) -> None:
 def test_namespace_that_cannot_be_made_says_nothing_about_the_kernel(kernel: Path) -> None:
     (kernel.parent / "unshare").write_text("#!/bin/sh\necho 'unshare: Operation not permitted' >&2; exit 1\n")
     assert link.apply([{"delay_ms": 50}], 60, check=True)["changed"]
+
+
+BY_HAND = """
+import json, subprocess, sys
+from pathlib import Path
+from dasklab_guest import link
+
+link.STATE, link.host = Path(sys.argv[1]), lambda: json.loads(sys.argv[2])
+link.stop_units = link.start_timer = lambda *words, **properties: None
+
+def run(*lines):
+    for line in lines:
+        subprocess.run(line.split(), check=True)
+
+run("ip link add eth1 type veth peer name other", "ip link set other up", "ip link set eth1 up")
+answers = [link.show()["differences"]]
+run("tc qdisc add dev eth1 root handle 800e: pfifo limit 9", "tc qdisc add dev eth1 clsact")
+run("ip link set eth1 down")
+link.reset()
+for action in (lambda: link.mend(check=True), link.mend, link.mend):
+    answers.append(action())
+run("ip link set other down")
+try:
+    answers.append(link.mend())
+except link.HostError as error:
+    answers.append(str(error))
+print(json.dumps(answers))
+"""
+
+
+def test_what_the_lab_did_not_request_is_named_and_mended(tmp_path: Path) -> None:
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    argv = [
+        "unshare",
+        *user,
+        "--net",
+        sys.executable,
+        "-c",
+        BY_HAND,
+        str(tmp_path / "state"),
+        json.dumps(HOST),
+    ]
+    environment = os.environ | {"PYTHONPATH": str(Path(link.__file__).parents[1])}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    before, checked, mended, again, without_carrier = json.loads(done.stdout)
+    differences = [
+        "eth1 is down",
+        *(f"eth1 has a qdisc {name} that the lab did not create" for name in ("pfifo 800e:", "clsact ffff:")),
+    ]
+    removed = ["removed qdisc pfifo 800e: from eth1", "removed qdisc clsact ffff: from eth1", "set eth1 up"]
+    nothing: dict[str, list[str]] = {"differences": [], "mended": []}
+    assert (before, again) == ([], nothing)
+    assert checked == {"differences": differences, "mended": []}
+    assert mended == {"differences": differences, "mended": removed}
+    assert without_carrier == "eth1 has no carrier"

@@ -89,14 +89,18 @@ def test_status_has_a_row_per_host() -> None:
             "nets": {"net1": "virtio=02:DA:5C:00:00:01,bridge=vmbr1,rate=12.5"},
         },
     }
-    answer = {"scheduler": "inactive", "worker": "active", "dask": "2025.4.1", "impaired": 1, "captures": 0}
+    answer: dict[str, Any] = {"scheduler": "inactive", "worker": "active", "dask": "2025.4.1", "captures": 0}
+    answer["link"] = {
+        "configured": [{}],
+        "differences": ["eth1 has a qdisc tbf 1: that the lab did not create"],
+    }
     hostvars = {
         "localhost": {"proxmox_vm_result": {"guests": guests, "calls": ["POST /nodes/pve/qemu"]}},
         "client": {"dask_role": "client"},
         "worker-1": {"dask_role": "worker", "status_host": {"stdout": json.dumps(answer)}},
         "worker-2": {"dask_role": "worker"},
     }
-    heading, client, worker, unknown, hint = status.lab_status(
+    heading, client, worker, unknown, difference, hint = status.lab_status(
         ["client", "worker-1", "worker-2"], hostvars
     ).splitlines()
     rows = status.lab_status_rows(["client", "worker-1", "worker-2"], hostvars)
@@ -111,6 +115,8 @@ def test_status_has_a_row_per_host() -> None:
     assert worker.split()[:4] == ["worker-1", "101", "pve", "running"]
     assert worker.endswith("2025.4.1   active   1 impairment") and "vmbr1" in worker
     assert unknown.split() == ["worker-2", "-", "-", "-", "-", "no", "answer", "-", "-"]
+    assert difference.startswith("worker-1: eth1 has a qdisc tbf 1: that ")
+    assert difference.endswith(" dasklab tc worker-1 reset")
     assert "the 1 API call that" in hint
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dasklab.errors import LabError
@@ -13,6 +15,7 @@ from dasklab.machines.inventory.ansible_inventory import Inventory
 from dasklab.running.playbooks.orders import PROGRAMS
 
 PROGRAM = f"{PROGRAMS}/dasklab-guest"
+MAX_CONNECTIONS = 20  # at the same time, as Ansible's forks
 SSH_FAILED, NO_SUCH_COMMAND = 255, 127  # exit statuses
 
 
@@ -23,7 +26,34 @@ def call(lab: Inventory, host: str, part: str, action: str, **arguments: object)
         LabError: the host does not answer, has no guest program, or refuses the step; the message is its own.
     """
     words = [PROGRAM, part, action, *([json.dumps(arguments)] if arguments else [])]
-    argv = [*ssh.command(lab, host), shlex.join(words)]
+    return _answer(host, [*ssh.command(lab, host), shlex.join(words)])
+
+
+def call_each(
+    lab: Inventory, hosts: Sequence[str], part: str, action: str
+) -> list[dict[str, Any] | LabError]:
+    """Return the answers of hosts that are asked at the same time; instead of an answer, the error."""
+
+    def answer_or_error(host: str, argv: Sequence[str]) -> dict[str, Any] | LabError:
+        try:
+            return _answer(host, argv)
+        except LabError as error:
+            return error
+
+    words = shlex.join([PROGRAM, part, action])
+    commands = [
+        [*ssh.command(lab, host, *ssh.UNATTENDED), words] for host in hosts
+    ]  # Ansible's templates: no threads
+    with ThreadPoolExecutor(MAX_CONNECTIONS) as pool:
+        return list(pool.map(answer_or_error, hosts, commands))
+
+
+def _answer(host: str, argv: Sequence[str]) -> dict[str, Any]:
+    """Return what the guest program of a host prints.
+
+    Raises:
+        LabError: as ``call``.
+    """
     process = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if process.returncode == 0:
         answer: dict[str, Any] = json.loads(process.stdout)

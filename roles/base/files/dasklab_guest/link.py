@@ -1,8 +1,8 @@
 """Impair the link under test of this host, read back what the kernel made of it, and clear it again.
 
 ``apply`` replaces what was there; an empty list clears. A systemd timer of this host clears the link after
-``ttl_s`` seconds, whatever became of the caller. Only the link under test is ever touched. A root qdisc
-that this program did not create is refused, not replaced.
+``ttl_s`` seconds, whatever became of the caller. Only the link under test is ever touched. A qdisc that this
+program did not create is refused, not replaced; only ``mend`` and a ``clear`` that says so remove it.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 STATE = RUNTIME / "link.json"
 TIMER = "dasklab-link-expire"
 PROBE_POLICER = "55900"  # index of the policer that shows whether the kernel has any
+HOOKS = ("clsact", "ingress")  # qdiscs beside the root
 UNSUPPORTED_MESSAGES = (
     "unknown",
     "not supported",
@@ -167,36 +168,109 @@ def qdiscs_of(device: str) -> list[Document]:
     return run_json(["tc", "-s", "-j", "qdisc", "show", "dev", device])
 
 
+def foreign_qdiscs(device: str) -> list[Document]:
+    """Return the qdiscs that neither the kernel gave a device by itself nor the lab requested."""
+    requested = STATE.exists()
+    return [
+        qdisc
+        for qdisc in qdiscs_of(device)
+        if qdisc["handle"] != "0:"
+        and not (requested and (not qdisc.get("root") or qdisc["handle"] == HANDLE))
+    ]
+
+
 def refuse_foreign(device: str) -> None:
     """Refuse a device with a queue discipline of somebody else."""
-    for qdisc in qdiscs_of(device):
-        configured_root = qdisc.get("root") and qdisc["handle"] != "0:"
-        if configured_root or qdisc["kind"] in ("clsact", "ingress"):
-            raise HostError(
-                f"{device} has a qdisc {qdisc['kind']} {qdisc['handle']} that the lab did not create"
-            )
+    for qdisc in foreign_qdiscs(device):
+        raise HostError(
+            f"{device} has a qdisc {qdisc['kind']} {qdisc['handle']} that the lab did not create;"
+            f" to remove it: dasklab tc {host()['name']} reset"
+        )
 
 
-def clear() -> Document:
-    """Remove what ``apply`` created, and stop the timer. Returns as ``show``."""
+def differences() -> list[str]:
+    """Return how the link under test differs from what the lab requested of it; most often in nothing."""
+    link = lab_link(host(), interfaces())
+    device = link["ifname"]
+    texts = [f"{device} is down"] if "UP" not in link["flags"] else []
+    texts += [f"{device} has no carrier"] if "NO-CARRIER" in link["flags"] else []
+    texts += [
+        f"{device} has a qdisc {qdisc['kind']} {qdisc['handle']} that the lab did not create"
+        for qdisc in foreign_qdiscs(device)
+    ]
+    if last_request()["requested"] and all(qdisc["handle"] == "0:" for qdisc in qdiscs_of(device)):
+        texts.append(f"{device} has lost its impairment")
+    return texts
+
+
+def mend(check: bool = False) -> Document:
+    """Clear the link if it differs from what the lab requested, also of what others left, and set it up.
+
+    Args:
+        check: only report the ``differences``.
+
+    Raises:
+        HostError: the link still differs.
+    """
+    found = differences()
+    return {"differences": found, "mended": clear(foreign=True)["mended"] if found and not check else []}
+
+
+def clear(foreign: bool = False) -> Document:
+    """Remove what ``apply`` created, and stop the timer.
+
+    Args:
+        foreign: also remove the qdiscs of others, and set the link up.
+
+    Returns:
+        As ``show``, and what was ``mended`` of others.
+
+    Raises:
+        HostError: the link of others still differs from what the lab requests.
+    """
     ours = STATE.exists()
     links = interfaces()
-    device = lab_link(host(), links)["ifname"]
-    qdiscs = qdiscs_of(device)
-    if any(qdisc.get("root") and qdisc["handle"] == HANDLE for qdisc in qdiscs):
-        run(["tc", "qdisc", "del", "dev", device, "root"])
-    if ours and any(qdisc["kind"] == "clsact" for qdisc in qdiscs):
-        run(["tc", "qdisc", "del", "dev", device, "clsact"])
+    link = lab_link(host(), links)
+    device = link["ifname"]
+    others = foreign_qdiscs(device) if foreign else []
+    theirs = {qdisc["handle"] for qdisc in others}
+    for qdisc in qdiscs_of(device):
+        if qdisc.get("root") and qdisc["handle"] in {HANDLE, *theirs}:
+            run(["tc", "qdisc", "del", "dev", device, "root"])
+        elif (ours and qdisc["kind"] == "clsact") or (qdisc["handle"] in theirs and qdisc["kind"] in HOOKS):
+            run(["tc", "qdisc", "del", "dev", device, qdisc["kind"]])
     if any(link["ifname"] == IFB for link in links):
         run(["ip", "link", "del", IFB])
     if ours:
         STATE.unlink()
         stop_units(f"{TIMER}.timer")  # unknown to systemd by now if it is the timer that clears
-    return show()
+    mended = [f"removed qdisc {qdisc['kind']} {qdisc['handle']} from {device}" for qdisc in others]
+    if foreign and "UP" not in link["flags"]:
+        run(["ip", "link", "set", "dev", device, "up"])
+        mended.append(f"set {device} up")
+    if foreign:
+        require_no_difference()
+    return {**show(), "mended": mended}
+
+
+def require_no_difference(patience_s: float = 5) -> None:
+    """Wait until a link that was just set up has a carrier.
+
+    Raises:
+        HostError: the link still differs from what the lab requests.
+    """
+    deadline = time.monotonic() + patience_s
+    while left := differences():
+        if time.monotonic() > deadline:
+            raise HostError("; ".join(left))
+        time.sleep(0.2)
 
 
 def show() -> Document:
-    """Return the requested links, those that the kernel has, and the seconds until they are cleared."""
+    """Return the requested links, those that the kernel has, and the seconds until they are cleared.
+
+    ``differences`` are texts on what the lab did not request.
+    """
     state = last_request()
     settings, links = host(), interfaces()
     device = lab_link(settings, links)["ifname"]
@@ -215,6 +289,7 @@ def show() -> Document:
             configured += configured_policers(filters, settings["hosts"], side)
     return {
         "interface": device,
+        "differences": differences(),
         "requested": state["requested"],
         "expires_in_s": state["expires"] and round(state["expires"] - time.time(), 1),
         "configured": configured,
@@ -235,4 +310,4 @@ def reset() -> None:
         clear()
 
 
-STEPS = {"apply": apply, "clear": clear, "show": show}
+STEPS = {"apply": apply, "clear": clear, "show": show, "mend": mend}

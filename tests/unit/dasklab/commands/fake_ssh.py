@@ -32,7 +32,8 @@ elif action == "clear":
     state.unlink(missing_ok=True)
 links = json.loads(state.read_text()) if state.exists() else {{"links": [], "ttl_s": None}}
 configured = [{{"policer": False, **link}} for link in links["links"]]
-print(json.dumps({{"interface": "eth1", "configured": configured, "expires_in_s": links["ttl_s"]}}))
+print(json.dumps({{"interface": "eth1", "configured": configured, "expires_in_s": links["ttl_s"],
+    "differences": []}}))
 """
 
 

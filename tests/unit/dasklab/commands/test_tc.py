@@ -100,3 +100,18 @@ def test_an_impairment_may_have_a_unit_without_other_words(monkeypatch: pytest.M
     monkeypatch.setitem(UNITS, "frames", Unit("frames", "", 1, 1, 1000))
     queue = amount_of(Impairment("queue_frames", "queue", "limit", ("limit", "limit")))
     assert (queue.convert("20", None, None), queue.convert("20frames", None, None)) == (20, 20)
+
+
+def test_reset_also_clears_what_others_left_and_says_so(host: FakeSsh) -> None:
+    answer = {"interface": "eth1", "configured": [], "expires_in_s": None, "differences": []}
+    mended = {**answer, "mended": ["removed qdisc tbf 1: from eth1", "set eth1 up"]}
+    host.program("dasklab-guest", f"#!/bin/sh\ncase $3 in *true*) echo '{json.dumps(mended)}' ;; esac\n")
+    assert run("worker-1", "reset").stdout == (
+        "worker-1: no impairment on eth1; removed qdisc tbf 1: from eth1; set eth1 up.\n"
+    )
+    foreign = {**answer, "differences": ["eth1 has a qdisc tbf 1: that the lab did not create"]}
+    host.program("dasklab-guest", f"#!/bin/sh\necho '{json.dumps(foreign)}'\n")
+    assert run("worker-1").stdout == (
+        "worker-1: no impairment on eth1; eth1 has a qdisc tbf 1: that the lab did not create."
+        " To clear it: dasklab tc worker-1 reset\n"
+    )
