@@ -62,7 +62,7 @@ def client_waits(repeat: Repeat) -> ClientWaits:
     late = CLOCK_S + np.minimum(MAX_LATE_S, LATE_SHARE * (end - start))
     is_cut = bool(returned.max(initial=-np.inf) > repeat.stop + CLOCK_S)
     tasks = repeat.tasks  # nobody waits for what goes on after the block, or after it was cancelled
-    runs_on = ~tasks.is_whole & ((tasks.stop >= repeat.stop) | (tasks.stop > tasks.handled))
+    runs_on = ~tasks.has_result & ((tasks.stop >= repeat.stop) | (tasks.stop > tasks.handled))
     among = repeat.is_users & (is_cut | ~runs_on)
     task, handled = last_handled(repeat, end + late, among)
     in_time, handled_in_time = last_handled(repeat, end + CLOCK_S, among)

@@ -29,9 +29,9 @@ from dasklab.breakdown.model.step_function import ZERO, StepFunction
 CLIENT, SCHEDULER = "client", "scheduler"
 CLIENT_CODE, SCHEDULER_CODE, FIRST_WORKER = 0, 1, 2
 INSIDE_TASKS = "Client-worker-"
+"""Ids of clients of tasks begin so: what they send belongs to whatever sent the task."""
 PEER_TO_PEER = re.compile(r"(shuffle|rechunk)-(transfer|p2p|barrier)|p2p")
 """In the name of a task: a step of a shuffle whose tasks exchange their data themselves."""
-"""Ids of clients of tasks begin so: what they send belongs to whatever sent the task."""
 
 
 class Extent(Enum):
@@ -57,7 +57,8 @@ class Tasks:
         thread: the thread's number on its worker.
         stamps: by name (``stages.STAMPS`` and ``DUE_STAMPS``), seconds; NaN where nobody took it.
         freed: when they gave their threads back: at their ends, or when they seceded.
-        is_whole: whether each came to its own end, not to that of its worker or of the repeat, nor cancelled.
+        has_result: whether each made a result: it did not fail, end with its worker or the repeat, nor was it
+            cancelled or rescheduled.
         trigger: row of the task whose end made the scheduler choose this one; ``NONE`` for another reason.
         disk_s: seconds that Dask reported for reading and writing spilled data.
         nbytes: sizes of their results, as Dask estimates them.
@@ -68,7 +69,7 @@ class Tasks:
     thread: Codes
     stamps: Mapping[str, Floats]
     freed: Floats
-    is_whole: Mask
+    has_result: Mask
     trigger: Codes
     disk_s: Floats
     nbytes: Floats
@@ -380,6 +381,22 @@ class Repeat:
         of_prefix = {prefix: bool(PEER_TO_PEER.search(prefix)) for prefix in set(self.prefixes)}
         of_key = np.array([of_prefix[prefix] for prefix in self.prefixes], bool)
         return np.append(of_key[self.tasks.key] if len(self.tasks) else np.zeros(0, bool), False)
+
+    @cached_property
+    def repeated(self) -> Codes:
+        """Rows of tasks that made a result which an earlier graph had made, and which had not been lost.
+
+        Within one graph Dask computes a key again for reasons of its own: it lost the result, or sent the
+        task elsewhere. So another graph must have arrived after the first result was there.
+        """
+        tasks = self.tasks
+        rows = np.flatnonzero(tasks.has_result)
+        key, handled = tasks.key[rows], tasks.handled[rows]
+        earlier = last_before(key, handled, key, tasks.assigned[rows])
+        rows, since = rows[earlier != NONE], handled[earlier[earlier != NONE]]
+        received = np.sort([graph.received for graph in self.graphs])
+        arrived = np.searchsorted(received, [since, tasks.assigned[rows]], side="right")
+        return np.setdiff1d(rows[arrived[0] < arrived[1]], self.evidence.again)
 
     @cached_property
     def task_clients(self) -> tuple[Codes, list[str]]:

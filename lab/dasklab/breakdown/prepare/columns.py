@@ -27,11 +27,10 @@ from dasklab.breakdown.model.repeat import (
 from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS
 from dasklab.breakdown.model.step_function import StepFunction
 from dasklab.breakdown.prepare.capacity import stays
-from dasklab.breakdown.prepare.gather_evidence import gather_evidence
+from dasklab.breakdown.prepare.gather_evidence import WITHOUT_RESULT, gather_evidence
 from dasklab.records.assemble import UNFINISHED, texts
 from dasklab.records.recorder.layout import KEY_SEPARATOR
 from dasklab.records.recorder.scheduler import LOST_ATTEMPT
-from dasklab.records.recorder.worker import CANCELLED_ATTEMPT
 from dasklab.records.user_lines import BUILDS, COMPUTES, WAITS
 
 STAMP_ROUNDING_S = 1e-6
@@ -164,7 +163,7 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
         thread=rows.thread.to_numpy(np.int64),
         stamps=stamps,
         freed=np.maximum(stamps["start"], np.fmin(stamps["stop"], floats(rows.seceded_s))),
-        is_whole=~rows.status.isin((UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT)).to_numpy(bool),
+        has_result=~rows.status.isin(WITHOUT_RESULT).to_numpy(bool),
         trigger=np.where(rows.was_moved, _triggers_of_steals(worker, handled, decided), trigger),
         disk_s=np.nan_to_num(floats(rows.disk_s)),
         nbytes=np.nan_to_num(floats(rows.nbytes)),

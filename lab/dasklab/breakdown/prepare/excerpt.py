@@ -26,7 +26,7 @@ def excerpt(repeat: Repeat, start: float, stop: float) -> Repeat:
         thread=tasks.thread[inside],
         stamps={name: values[inside] for name, values in tasks.stamps.items()},
         freed=tasks.freed[inside],
-        is_whole=tasks.is_whole[inside],
+        has_result=tasks.has_result[inside],
         trigger=_follow(row, tasks.trigger[inside]),
         disk_s=tasks.disk_s[inside],
         nbytes=tasks.nbytes[inside],

@@ -20,8 +20,8 @@ from dasklab.records.recorder.waits import CLIENT as OF_CLIENT
 from dasklab.records.recorder.waits import HELD, NO_PRIMITIVES, SIZEOF
 from dasklab.records.recorder.worker import CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT
 
-UNMETERED = (UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT, "error")
-"""Dask meters only what succeeds; the recorder meters threads."""
+WITHOUT_RESULT = (UNFINISHED, LOST_ATTEMPT, CANCELLED_ATTEMPT, RESCHEDULED_ATTEMPT, "error")
+"""Statuses of attempts that made no result. Dask does not meter them; the recorder meters their threads."""
 
 
 def gather_evidence(
@@ -187,7 +187,7 @@ def _metered(
     of_tasks = (parts.str[0] == "execute") & parts.str[-2].isin(("thread-cpu", "thread-noncpu"))
     rows, parts = metrics[of_tasks], parts[of_tasks]
     if not len(rows):
-        return np.where(tasks.status.isin(UNMETERED), np.nan, 0.0)
+        return np.where(tasks.status.isin(WITHOUT_RESULT), np.nan, 0.0)
     of_scheduler = (rows.node == "scheduler").tolist()  # whose labels have no span
     table = pd.DataFrame(
         {
@@ -215,7 +215,7 @@ def _metered_alone(tasks: pd.DataFrame, shares: Floats) -> Floats:
     """Return the shares of ``_metered``, but of each attempt that Dask does not meter what its thread had."""
     seconds = floats(tasks.stop_s) - floats(tasks.start_s)
     own = 1 - np.clip(floats(tasks.cpu_s) / np.maximum(seconds, 1e-9), 0.0, 1.0)
-    return np.where(tasks.status.isin(UNMETERED) & ~np.isnan(own), own, shares)
+    return np.where(tasks.status.isin(WITHOUT_RESULT) & ~np.isnan(own), own, shares)
 
 
 def _stacks(rows: pd.DataFrame, nodes: Mapping[str, int]) -> list[StackSample]:

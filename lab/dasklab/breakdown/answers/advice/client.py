@@ -6,7 +6,7 @@ import numpy as np
 
 from dasklab.breakdown.answers.advice import pages
 from dasklab.breakdown.answers.advice.rules import AdviceRule, Measurements, Symptom
-from dasklab.breakdown.model.arrays import NONE, Codes
+from dasklab.breakdown.model.arrays import NONE
 from dasklab.terminal import counted
 
 LEAST_GRAPHS = 5
@@ -14,29 +14,20 @@ FEW_TASKS = 2.0  # of a graph, in the mean
 ONE_AT_A_TIME = 1.2  # tasks that ran at a time, while any did
 
 
-def computed_again(case: Measurements) -> Codes:
-    """Return the rows of tasks whose key had been computed before, and neither was lost nor had failed."""
-    repeat = case.repeat
-    again = np.ones(len(repeat.tasks), bool)
-    again[np.unique(repeat.tasks.key, return_index=True)[1]] = False
-    again[repeat.evidence.again] = False
-    return np.flatnonzero(again & ~case.has_failed)
-
-
 def _same_again(case: Measurements) -> Symptom | None:
-    rows = computed_again(case)
+    """Name the kind of task whose repetitions took longest, and count those of other kinds beside it."""
+    repeat, rows = case.repeat, case.repeat.repeated
     if not len(rows):
         return None
-    repeat, seconds = case.repeat, case.task_s[rows]
-    totals = np.bincount(repeat.prefix[rows], seconds)
-    of_kind = repeat.prefix[rows] == totals.argmax()
-    keys = np.unique(repeat.tasks.key[rows[of_kind]])
-    runs = int(np.isin(repeat.tasks.key, keys).sum())
-    kind = repeat.prefixes[keys[0]]
+    seconds = case.task_s[rows]
+    of_kind = repeat.prefix[rows] == np.bincount(repeat.prefix[rows], seconds).argmax()
+    key = repeat.tasks.key[rows[of_kind]]
+    keys, others = len(np.unique(key)), len(rows) - len(key)
+    kind, beside = repeat.prefixes[key[0]], f" and {others:,} of other tasks" if others else ""
     return Symptom(
         float(seconds.sum()) / case.concurrency,
-        f"{kind} ran {runs:,} times for {counted(len(keys), 'key')} although no result was lost;"
-        f" {counted(len(rows), 'repeated computation')} took {seconds.sum():.1f} thread-seconds",
+        f"{kind} ran {len(key) + keys:,} times for {counted(keys, 'key')} although no result was lost;"
+        f" {counted(len(key), 'repetition')}{beside} took {seconds.sum():.1f} thread-seconds",
         rows,
     )
 

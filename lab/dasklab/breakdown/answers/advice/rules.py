@@ -74,13 +74,9 @@ class Measurements:
 
     @cached_property
     def has_failed(self) -> Mask:
-        """For each task whether an attempt of it failed, or did not come to its end."""
-        failed = {attempt.key for attempt in self.facts.failures.attempts}
-        tasks, keys = self.repeat.tasks, self.repeat.keys
-        is_cut_off = np.asarray(np.isin(tasks.key, tasks.key[~tasks.is_whole]), bool)
-        if not failed:
-            return is_cut_off
-        return np.asarray(is_cut_off | np.array([key in failed for key in keys], bool)[tasks.key])
+        """For each task whether an attempt of it made no result."""
+        tasks = self.repeat.tasks
+        return np.asarray(np.isin(tasks.key, tasks.key[~tasks.has_result]), bool)
 
     @cached_property
     def activities(self) -> list[SampledActivity]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ from dasklab.breakdown.model.causes import (
 )
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.prepare.deaths import Death
+from dasklab.breakdown.prepare.gather_evidence import WITHOUT_RESULT
 
 from tests.unit.dasklab.breakdown.timelines import Row, Spans, fetch, idle_for, make_repeat, task
 
@@ -141,6 +143,7 @@ TAIL = [
 CROWDED = [*equal_tasks(20, 0.45), *equal_tasks(1, 0.45, "worker-2")]
 HELD = [row | {"needs": (("x", 9.0, ("worker-1",)),)} for row in CROWDED]
 SAME_AGAIN = [task(f"load-{n % 4}", "worker-1", 1, n, n + 0.9) for n in range(8)]
+TWO_GRAPHS = [graph(), graph(received=3.95)]
 ONE_BY_ONE = {
     "tasks": equal_tasks(6, 1.0),
     "graphs": [graph(tasks=1, received=n) for n in range(6)],
@@ -181,7 +184,11 @@ EXAMPLES = {
         "worker-2 died without having been asked to leave: results", AGAIN,
         facts=Facts(failures=Failures(deaths=[DEATH])),
     ),
-    "the same computed again": Example("load ran 8 times for 4 keys although no", tasks=SAME_AGAIN),
+    "the same computed again": Example(
+        "load ran 8 times for 4 keys although no result was lost; 4 repetitions and 1 of other tasks took",
+        tasks=[*SAME_AGAIN, *(task("sum-1", "worker-2", 1, n, n + 0.4) for n in (1.0, 5.0))],
+        graphs=TWO_GRAPHS,
+    ),
     "one result at a time": Example("6 computations came one after another", **ONE_BY_ONE),
     "large graphs": Example("Graphs of 64 MB took 3.0 s of 10.0 s", BUILD, graphs=[graph(64e6)]),
     "many tasks": Example("Graphs of 20,000 tasks took 3.0 s", BUILD, graphs=[graph(tasks=20_000)]),
@@ -390,7 +397,6 @@ def below(title: str, **changes: object) -> Measurements:
 
 
 GIVEN_UP = [TaskAttempt(f"f-{n}", "f", "worker-1", n + 1.0, 1.0, "", False) for n in range(4)]
-LOAD_FAILED = [TaskAttempt(f"load-{n}", "load", "worker-1", 1.0, 0.9, "", True) for n in range(4)]
 CHAIN = [
     row | {"needs": ((f"add-{n - 1}", 9.0, ()),)} if n else row for n, row in enumerate(equal_tasks(6, 1.0))
 ]
@@ -454,9 +460,15 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("workers that died", "after the repeat"): lambda: below(
         "workers that died", facts=Facts(failures=Failures(deaths=[replace(DEATH, time=11.0)]))
     ),
-    ("the same computed again", "attempts failed"): lambda: below(
-        "the same computed again", facts=Facts(failures=Failures(attempts=LOAD_FAILED))
-    ),
+    **{
+        ("the same computed again", status): partial(
+            below,
+            "the same computed again",
+            tasks=[row | {"status": status} for row in SAME_AGAIN[:4]] + SAME_AGAIN[4:],
+        )
+        for status in WITHOUT_RESULT
+    },
+    ("the same computed again", "one graph"): lambda: below("the same computed again", graphs=[graph()]),
     ("the same computed again", "results were lost"): lambda: lost("the same computed again"),
     ("one result at a time", "each needs the one before"): lambda: below("one result at a time", tasks=CHAIN),
     ("one result at a time", "two at a time"): lambda: below("one result at a time", tasks=PAIRS),
@@ -483,7 +495,7 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("one long task", "short"): lambda: below("one long task", tasks=equal_tasks(1, 0.4)),
     ("one long task", "a worker left"): lambda: left("one long task"),
     ("one long task", "attempts failed"): lambda: below(
-        "one long task", facts=Facts(failures=Failures(attempts=[replace(FAILED[0], key="big-1")]))
+        "one long task", tasks=[LONG[0] | {"status": "error"}, *LONG[1:]]
     ),
     ("one long task", "made by a collection"): lambda: below(
         "one long task", tasks=[task("rechunk-merge-rechunk-transfer-1", "worker-1", 1, 1.0, 9.0)]
@@ -513,7 +525,7 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ),
     ("slow first tasks", "attempts failed"): lambda: below(
         "slow first tasks",
-        facts=Facts(failures=Failures(attempts=[replace(FAILED[0], key=f"f-{name}-0") for name in TWO])),
+        tasks=[row | {"status": "error" if row["key"].endswith("-0") else "OK"} for row in FIRST_SLOW],
     ),
     ("slow first tasks", "sizes"): lambda: below("slow first tasks", tasks=SHRINKING),
     ("a lock of the process", "end together"): lambda: below("a lock of the process", tasks=TOGETHER),
