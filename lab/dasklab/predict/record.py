@@ -76,7 +76,7 @@ class RecordedWork:
 
     @property
     def moved_bytes(self) -> float:
-        return float(self.repeat.moved.sum())
+        return self.repeat.sent_bytes
 
 
 def read(record: Trial) -> RecordedWork:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.special import gammaln
 
-from dasklab.breakdown.answers.summary import moved_bytes
 from dasklab.breakdown.model.interval_sets import IntervalSets
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
 from dasklab.predict.calibration import TaskSamples
@@ -73,6 +72,12 @@ def behind(frames: Frames, workers: Sequence[str]) -> tuple[int, ...]:
     holders = Counter(names.partition(KEY_SEPARATOR)[0] for names in prepared.holders if names)
     counts = [holders[name] for name in workers]
     return tuple(max(counts) - count for count in counts)
+
+
+def _fetched_bytes(repeat: Repeat, worker: str) -> float:
+    """Return the bytes that a worker fetched or was asked for, as Dask estimates them."""
+    node = repeat.node(worker)
+    return float(repeat.moved[(repeat.fetches.receiver == node) | (repeat.fetches.sender == node)].sum())
 
 
 def shuffled_bytes(frames: Frames) -> float:
@@ -190,7 +195,7 @@ def costs(repeats: Sequence[Repeat], ops: Mapping[Role, float]) -> dict[Role, Co
     byte_s = _byte_s(repeats)
     scheduler_s = sum(repeat.busy_s(SCHEDULER) for repeat in repeats) / len(repeats)
     worker_s = sum(
-        repeat.busy_s(name) - byte_s * moved_bytes(repeat, name)
+        repeat.busy_s(name) - byte_s * _fetched_bytes(repeat, name)
         for repeat in repeats
         for name in repeat.threads
     )
@@ -259,7 +264,7 @@ def _byte_s(repeats: Sequence[Repeat]) -> float:
     """Return what a byte costs a worker's event loop, by a regression on bytes and number of tasks."""
     nodes = [(repeat, name) for repeat in repeats for name in repeat.threads]
     counts = [
-        (int((repeat.tasks.worker == repeat.node(name)).sum()), moved_bytes(repeat, name))
+        (int((repeat.tasks.worker == repeat.node(name)).sum()), _fetched_bytes(repeat, name))
         for repeat, name in nodes
     ]
     busy = [repeat.busy_s(name) for repeat, name in nodes]

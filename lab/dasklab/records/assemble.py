@@ -137,7 +137,9 @@ def _tables(processes: Processes, record: Record, repeat: RecordedRepeat) -> dic
         "busy": _of_all(joined, "busy", scheduler, client, start="start_s", stop="stop_s", late="late_s"),
         "cpu": _of_all(joined, "cpu", scheduler, client, time="time_s", cpu="cpu_s", waiting="waiting_s",
                        loop_waiting="loop_waiting_s", memory="memory_bytes", loop_cpu="loop_cpu_s",
-                       held="held_s"),
+                       held="held_s", machine="machine_s"),
+        "machines": _machines(_of_all(joined, "about", scheduler, client)),
+        "shards": _shards(joined),
         "pauses": _of_all(joined, "pauses", scheduler, client, start="start_s", stop="stop_s"),
         "stacks": _of_all(joined, "stacks", scheduler, client, time="time_s").assign(
             stack=lambda rows: rows["stack"].map(json.loads)
@@ -371,6 +373,20 @@ def _fetches(workers: _Workers) -> pd.DataFrame:
     )
     rows = fetches.merge(served.drop(columns=[*REQUEST]), on=["request", "nth"], how="left")
     return rows.rename(columns={"start": "start_s", "stop": "stop_s", "deserialise": "deserialise_s"})
+
+
+def _shards(workers: _Workers) -> pd.DataFrame:
+    rows = _seconds(workers.rows("shards", "sender"), "start", "stop")
+    return rows.assign(receiver=each(workers.name, rows.peer))
+
+
+def _machines(about: pd.DataFrame) -> pd.DataFrame:
+    """Return what each process last said of its machine."""
+    last = about.drop_duplicates(["node", "name"], keep="last").pivot(
+        index="node", columns="name", values="value"
+    )
+    last = last.reindex(columns=["machine", "cpus"]).dropna().reset_index()
+    return last.assign(cpus=last.cpus.astype(np.int64))
 
 
 def _introduced(tasks: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from dasklab.records.recorder.life import Life, RecorderEvent
 from dasklab.records.recorder.loops import watch_loop
 from dasklab.records.recorder.patches import replace
 from dasklab.records.recorder.privacy import Privacy
-from dasklab.records.recorder.process import CPU, NAN, ThreadCpu, resident_bytes
+from dasklab.records.recorder.process import CPU, NAN, MachineCpu, ThreadCpu, machine, resident_bytes
 from dasklab.records.recorder.stacks import InterpreterUse, WatchedProcess, watch_stacks
 from dasklab.records.recorder.store import Store
 from dasklab.records.user_lines import CodeLine, LineRecorder, UserProgram, line_of
@@ -71,6 +71,7 @@ class ClientRecorder:
             self._replace(name, partial(self._awaited, kind))
         self.undo.append(watch_loop(self.client.loop, self.store.logs["busy"]))
         self.interpreter = InterpreterUse()
+        self.machine = MachineCpu()
         watched = WatchedProcess(self.store, self.client.loop, interpreter=self.interpreter)
         self.undo.append(watch_stacks(watched))
         if lines:
@@ -186,7 +187,7 @@ class ClientRecorder:
         self.store.logs["calls"].add("scatter", start, stop, len(keys), nbytes, *CodeLine(), NAN)
 
     async def finish(self) -> None:
-        """Record this process's CPU time, and wait for the sizes of what was scattered."""
+        """Record this process's CPU time and machine, and wait for the sizes of what was scattered."""
         self._add_cpu()
         self._ask()
         await asyncio.gather(*self.asking)
@@ -196,6 +197,9 @@ class ClientRecorder:
     def _add_cpu(self) -> None:
         before, self.cpu_s = self.cpu_s, process_time()
         self.store.logs["metrics"].add(CPU, self.cpu_s - before)
+        name, cpus = machine()
+        self.store.logs["about"].add("machine", name)
+        self.store.logs["about"].add("cpus", str(cpus))
 
     @guarded
     def _sample_cpu(self) -> None:
@@ -211,6 +215,7 @@ class ClientRecorder:
             resident_bytes(),
             loop.ran_s,
             self.interpreter.held_s,
+            self.machine.seconds(),
         )
         self.store.logs["cpu"].add(*row)
 

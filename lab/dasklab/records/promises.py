@@ -21,7 +21,7 @@ DURATIONS = {
     "graphs": ("materialise_s", "order_s", "state_s"),
     "fetches": ("deserialise_s", "serialise_s"),
     "busy": ("late_s",),
-    "cpu": ("cpu_s", "waiting_s", "loop_waiting_s", "loop_cpu_s", "held_s"),
+    "cpu": ("cpu_s", "waiting_s", "loop_waiting_s", "loop_cpu_s", "held_s", "machine_s"),
     "load": ("occupancy_s",),
 }
 SIGNED = {"delays": ("delay_s",)}
@@ -35,6 +35,8 @@ AMOUNTS = {
     "calls": ("keys", "nbytes", "missing"),
     "needs": ("nbytes",),
     "cpu": ("memory_bytes",),
+    "machines": ("cpus",),
+    "shards": ("nbytes",),
     "memory": ("process_bytes", "managed_bytes", "spilled_bytes", "limit_bytes"),
     "load": ("processing", "queued"),
     "profiles": ("seconds",),
@@ -47,6 +49,7 @@ UNIQUE = {
     "workers": ("repeat", "address"),
     "graphs": ("repeat", "graph"),
     "introduced": ("repeat", "key"),
+    "machines": ("repeat", "node"),
 }
 """Columns that no two rows have in common. A worker that a nanny started again has another address."""
 

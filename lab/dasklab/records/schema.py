@@ -136,6 +136,14 @@ TABLES: dict[str, dict[str, str]] = {
         "keys": "keys that were requested, separated by the character U+001F",
         "status": "OK, or busy: to be requested again",
     },
+    "shards": REPEAT
+    | {
+        "sender": "the worker that sent shards of a peer-to-peer shuffle to another one",
+        "receiver": "the worker that they were for",
+        "start_s": "when it began to send them, sender's clock",
+        "stop_s": "when the receiver had answered, sender's clock",
+        "nbytes": "their size in bytes, as Dask estimates it",
+    },
     "busy": REPEAT
     | {
         "node": "client, scheduler or worker",
@@ -155,6 +163,13 @@ TABLES: dict[str, dict[str, str]] = {
         "loop_cpu_s": "seconds of CPU that the thread of its event loop has had",
         "held_s": "seconds for which its threads have held Python's interpreter: all of the time before each"
         " of ten looks a second that had to wait for it; null where the system does not say it",
+        "machine_s": "seconds of CPU that all programs of its machine have had; null where nobody looked",
+    },
+    "machines": REPEAT
+    | {
+        "node": "client, scheduler or worker",
+        "machine": "the boot of the kernel that it runs on, which containers of one machine share",
+        "cpus": "number of the machine's CPUs; 0 if unknown",
     },
     "pauses": REPEAT
     | {

@@ -29,6 +29,7 @@ import os
 import platform
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,9 @@ import _pulse
 import cloudpickle
 from distributed import Client, performance_report
 from distributed.comm.core import CommClosedError
+from distributed.shuffle._comms import CommShardsBuffer
 
+COUNTED = "dasklab_counted"  # attribute of Dask's class whose messages of shuffles are counted
 PACKAGES = ("dask", "distributed", "numpy", "pandas", "pyarrow", "msgpack", "tornado", "cloudpickle", "lz4")
 
 
@@ -179,6 +182,7 @@ def _samples(client: Client, job: Job, args: argparse.Namespace) -> list[Any]:
             samples.append(sample | {"pauses": _pulse.take(client, names)})
             collect(sample)
         _pulse.end(client)
+        _stop_counting(client)
     return samples
 
 
@@ -220,7 +224,7 @@ def _performance_report(path: Path | None) -> contextlib.AbstractContextManager[
 
 
 def _sample(client: Client, job: Job, repeat: int, warmup: bool) -> dict[str, Any]:
-    """Time one repeat; ``transfer_bytes`` is what workers sent on request (not pushed shards)."""
+    """Time one repeat; ``transfer_bytes`` is what workers sent to each other, on request or in shuffles."""
     sent_before, cpu_before = _sent_bytes(client), client.run_on_scheduler(time.process_time)
     sample = timed(job, repeat, warmup)
     scheduler_cpu_s = client.run_on_scheduler(time.process_time) - cpu_before
@@ -263,13 +267,40 @@ def _touch(path: str) -> None:
 
 
 def _sent_bytes(client: Client) -> dict[str, int]:
-    """Return the bytes that each worker has sent so far. A worker that dies is missing."""
+    """Return the bytes that each worker has sent so far. A worker that dies is missing.
+
+    Dask's counters of shuffles include the shards that a worker keeps, so the first call begins to count.
+    """
 
     def total(dask_worker: Any) -> int:
-        return int(dask_worker.transfer_outgoing_bytes_total)
+        shuffle: Any = CommShardsBuffer
+        if not hasattr(shuffle, COUNTED):
+            original, sent = shuffle.process, Counter[str]()
+
+            async def process(buffer: Any, address: str, shards: Any, size: int) -> None:
+                await original(buffer, address, shards, size)
+                if address != (own := buffer.send.__self__.local_address):
+                    sent[own] += size
+
+            setattr(shuffle, COUNTED, (original, sent))
+            shuffle.process = process
+        sent = getattr(shuffle, COUNTED)[1]
+        return int(dask_worker.transfer_outgoing_bytes_total + sent[dask_worker.address])
 
     answers = client.run(total, on_error="return")
     return {worker: answer for worker, answer in answers.items() if isinstance(answer, int)}
+
+
+def _stop_counting(client: Client) -> None:
+    """Undo what ``_sent_bytes`` changed in the workers."""
+
+    def restore() -> None:
+        shuffle: Any = CommShardsBuffer
+        if hasattr(shuffle, COUNTED):
+            shuffle.process = getattr(shuffle, COUNTED)[0]
+            delattr(shuffle, COUNTED)
+
+    client.run(restore, on_error="return")
 
 
 # --- the cluster -------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import pytest
 from dasklab.model.files import Timings
 from dasklab.records.session import Session
 from distributed import Client, LocalCluster
+from distributed.shuffle._comms import CommShardsBuffer
 
 WORKLOADS = Path(__file__).parents[3] / "lab" / "dasklab" / "workloads"
 SMALL = {
@@ -94,6 +95,14 @@ def test_workload_returns_the_right_answer(name: str, scheduler: str, tmp_path: 
     assert all(sample["duration_s"] > 0 for sample in document["samples"])
     assert document["cluster"]["workers"] == 2
     assert document["versions"]["distributed"]
+
+
+def test_data_that_shuffles_move_counts(scheduler: str, tmp_path: Path) -> None:
+    before, whole = vars(CommShardsBuffer).get("process"), 400 * 400 * 8
+    params = {"size": 400, "pieces": 4, "method": "p2p"}
+    document = measure("rechunk", params, scheduler, tmp_path / "timings.json")
+    assert all(whole / 10 < sample["transfer_bytes"] < 2 * whole for sample in document["samples"])
+    assert vars(CommShardsBuffer).get("process") is before
 
 
 def test_merge_accepts_a_graph_that_delayed_builds(scheduler: str, tmp_path: Path) -> None:

@@ -100,6 +100,12 @@ def test_shards_cross_the_link_of_the_worker_that_was_ready_first(outcomes: dict
     without, with_shards = (outcomes[f"{name} shards"].repeats[0].duration_s for name in ("without", "with"))
     # The other workers have two pieces each, this one has 20: 100 kB of each leave at 1.25 MB/s
     assert 20 * 0.08 < with_shards - without < 20 * 0.08 * 1.2
+    # of 24 pieces of 150 kB, two thirds are for others
+    moved = (
+        outcomes["with shards"].repeats[0].transfer_bytes
+        - outcomes["without shards"].repeats[0].transfer_bytes
+    )
+    assert moved == pytest.approx(24 * 150_000 * 2 / 3, rel=0.1)
 
 
 def test_mistake_in_a_scenario_is_one_line() -> None:

@@ -135,7 +135,7 @@ def summarise(repeats: Sequence[Repeat]) -> Summary:
         breakdown=breakdown,
         path=path,
         bottlenecks=blamed,
-        moved_bytes=sum(map(moved_bytes, repeats)) / max(1, len(repeats)),
+        moved_bytes=sum(repeat.sent_bytes for repeat in repeats) / max(1, len(repeats)),
         replayed=replayed,
         graphs=graph_times(repeats),
         violations=violations,
@@ -165,14 +165,6 @@ def _undivided(path: Intervals, start: float) -> list[tuple[float, float]]:
     """Return the stretches of a path that could not be divided, in seconds since a moment."""
     own = path.select(path.is_cause(UNDIVIDED))
     return list(zip((own.start - start).tolist(), (own.stop - start).tolist(), strict=True))
-
-
-def moved_bytes(repeat: Repeat, worker: str | None = None) -> float:
-    """Return the bytes that workers fetched from each other (or one of them), as Dask estimates them."""
-    if worker is None:
-        return float(repeat.moved.sum())
-    node = repeat.node(worker)
-    return float(repeat.moved[(repeat.fetches.receiver == node) | (repeat.fetches.sender == node)].sum())
 
 
 def without_places(cells: Mapping[tuple[Label, str], float]) -> dict[Label, float]:

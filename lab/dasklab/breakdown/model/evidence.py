@@ -24,6 +24,8 @@ class CpuUse:
         loop_waiting_s: of the event loop's thread.
         loop_cpu_s: of the event loop's thread alone; NaN in records of earlier versions.
         held_s: for how long threads held the interpreter; likewise.
+        machine_s: of all programs of its machine; likewise.
+        machine, cpus: a name of that machine, and the number of its CPUs; empty and 0 if unknown.
 
     Only ``cpu_s`` is known where the system does not give the figures of threads; the others are NaN there.
     """
@@ -34,6 +36,9 @@ class CpuUse:
     loop_waiting_s: Floats
     loop_cpu_s: Floats
     held_s: Floats
+    machine_s: Floats
+    machine: str = ""
+    cpus: int = 0
 
     def between(self, start: Floats, stop: Floats) -> tuple[Floats, Floats, Floats]:
         """Return for the time between two moments the three figures, interpolated."""
@@ -50,6 +55,10 @@ class CpuUse:
     def loop_between(self, start: Floats, stop: Floats) -> Floats:
         """Return the CPU time of the event loop between two moments, interpolated."""
         return self._rise(self.loop_cpu_s, start, stop)
+
+    def machine_between(self, start: Floats, stop: Floats) -> Floats:
+        """Return the CPU time of all programs of its machine between two moments, interpolated."""
+        return self._rise(self.machine_s, start, stop)
 
     def _rise(self, total: Floats, start: Floats, stop: Floats) -> Floats:
         return np.asarray(np.interp(stop, self.time, total) - np.interp(start, self.time, total))

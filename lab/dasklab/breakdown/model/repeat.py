@@ -28,6 +28,7 @@ from dasklab.breakdown.model.step_function import ZERO, StepFunction
 
 CLIENT, SCHEDULER = "client", "scheduler"
 CLIENT_CODE, SCHEDULER_CODE, FIRST_WORKER = 0, 1, 2
+COUNTER_S, COUNTER_SHARE = 0.02, 0.02  # of each CPU: by so much counters of CPU time may be wrong
 INSIDE_TASKS = "Client-worker-"
 """Ids of clients of tasks begin so: what they send belongs to whatever sent the task."""
 PEER_TO_PEER = re.compile(r"(shuffle|rechunk)-(transfer|p2p|barrier)|p2p")
@@ -131,6 +132,18 @@ class Fetches:
 
     def __len__(self) -> int:
         return len(self.start)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Messages with which workers sent each other shards of peer-to-peer shuffles, in no order."""
+
+    start: Floats
+    stop: Floats
+    nbytes: Floats
+
+
+NO_SHARDS = Shards(*[np.zeros(0)] * 3)
 
 
 @dataclass(frozen=True)
@@ -255,6 +268,9 @@ class Repeat:
 
     busy: IntervalSets
     """When the event loop of each process was busy."""
+
+    shards: Shards = NO_SHARDS
+    """What shuffles sent from one worker to another; none in records of earlier versions."""
 
     unfinished: StepFunction = ZERO
     """Number of tasks that the scheduler knew and that were not done, over time. Sorted by time."""
@@ -456,6 +472,28 @@ class Repeat:
         """Bytes that each fetch brought, in Dask's estimate of sizes."""
         total = np.bincount(self.delivered.fetch, self.sizes[self.delivered.key], minlength=len(self.fetches))
         return np.where(self.fetches.busy, 0.0, total)
+
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes that workers sent to each other, on request or in shuffles, as Dask estimates them."""
+        return float(self.moved.sum() + self.shards.nbytes.sum())
+
+    def cpu_of_machine(self, node: int) -> tuple[float, float]:
+        """Return the CPU time of all programs of a process's machine, and what of it this cluster had.
+
+        A machine counts once, however many processes and containers it runs. NaN where it is unknown, or
+        cannot be: more than all its CPUs can give, or less than the cluster's own processes had.
+        """
+        cpu, ends = self.evidence.cpu, (np.array([self.start]), np.array([self.stop]))
+        use = cpu.get(node)
+        if use is None or not use.machine:
+            return np.nan, np.nan
+        own = [other.between(*ends)[0][0] for other in cpu.values() if other.machine == use.machine]
+        used_s, own_s = float(use.machine_between(*ends)[0]), float(np.sum(own))
+        most_s = use.cpus * self.makespan
+        grace_s = use.cpus * (COUNTER_S + COUNTER_SHARE * self.makespan)
+        can_be = own_s - grace_s <= used_s <= most_s + grace_s
+        return (min(used_s, most_s), min(own_s, used_s, most_s)) if can_be else (np.nan, np.nan)
 
     @cached_property
     def fetched(self) -> list[list[int]]:

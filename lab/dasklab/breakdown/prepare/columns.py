@@ -22,6 +22,7 @@ from dasklab.breakdown.model.repeat import (
     Lines,
     Needs,
     Repeat,
+    Shards,
     Tasks,
 )
 from dasklab.breakdown.model.stages import DUE_STAMPS, STAMPS
@@ -80,6 +81,7 @@ def build_repeat(tables: Mapping[str, pd.DataFrame]) -> Repeat:
         needs=_needs(needs, columns, nodes, keys),
         fetches=_fetches(fetches, nodes),
         delivered=_delivered(requested, counts, positions(keys, names)),
+        shards=Shards(*(floats(tables["shards"][name]) for name in ("start_s", "stop_s", "nbytes"))),
         busy=IntervalSets(_codes(busy.node, nodes), floats(busy.start_s), floats(busy.stop_s)),
         unfinished=unfinished,
         queued=queued,

@@ -33,6 +33,7 @@ CLOCKS = (  # table, the column that names the process or the process itself, co
     ("actor_calls", "worker", ["start_s", "stop_s"]),
     ("fetches", "receiver", ["start_s", "stop_s"]),
     ("fetches", "sender", ["serve_start_s", "serve_stop_s"]),
+    ("shards", "sender", ["start_s", "stop_s"]),
     ("busy", "node", ["start_s", "stop_s"]),
     ("pauses", "node", ["start_s", "stop_s"]),
     ("cpu", "node", ["time_s"]),

@@ -60,7 +60,7 @@ def gather_evidence(
         ),
         IntervalSets(row[measuring], starts[measuring], stops[measuring]),
     )
-    cpu = _cpu(tables["cpu"], nodes)
+    cpu = _cpu(tables["cpu"], tables["machines"], nodes)
     in_order = tables["events"].sort_values("time_s", kind="stable")
     return Evidence(
         locks=wait_sets[0],
@@ -130,10 +130,11 @@ def _paused(events: pd.DataFrame, nodes: Mapping[str, int], worker_stays: Stays,
     return IntervalSets(np.asarray(paused.subject.map(nodes), np.int64), start, until)
 
 
-def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
+def _cpu(samples: pd.DataFrame, machines: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
     """Return how each process used CPUs; one that was started again under the same name goes on counting."""
     if not samples.waiting_s.any():  # no process ever waited: earlier recorders stored an unknown wait as 0
         samples = samples.assign(waiting_s=np.nan, loop_waiting_s=np.nan)
+    known = {row["node"]: (str(row["machine"]), int(row["cpus"])) for row in machines.to_dict("records")}
     return {
         nodes[str(name)]: CpuUse(
             floats(rows.time_s),
@@ -142,6 +143,8 @@ def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
             _rising(rows.loop_waiting_s),
             _rising(rows.loop_cpu_s),
             _rising(rows.held_s),
+            _between_looks(floats(rows.time_s), floats(rows.machine_s)),
+            *known.get(name, ()),
         )
         for name, rows in samples.sort_values("time_s").groupby("node")
         if name in nodes
@@ -150,6 +153,12 @@ def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
 
 def _rising(total: pd.Series[float]) -> Floats:
     return np.cumsum(np.append(0.0, np.maximum(0.0, np.diff(floats(total)))))[: len(total)]
+
+
+def _between_looks(time: Floats, total: Floats) -> Floats:
+    """Return a counter at all samples, interpolated; NaN where fewer than two of them looked at it."""
+    looked = ~np.isnan(total)
+    return np.interp(time, time[looked], total[looked]) if looked.sum() > 1 else np.full(len(time), np.nan)
 
 
 def _spans(

@@ -230,9 +230,9 @@ def _block(
 
 
 def _explained(trial: Trial, frames: Frames, clocks: dict[str, Clock], repeats: list[Repeat]) -> Explained:
-    return Explained(
-        trial, False, clocks, repeats, _cpu_wait(frames), frames["bandwidths"], facts=facts(frames)
-    )
+    explained = Explained(trial, False, clocks, repeats, _cpu_wait(frames), frames["bandwidths"])
+    told = explained.median_repeat if explained.timed else repeats[0]
+    return replace(explained, facts=facts(frames, told.number))
 
 
 def _cpu_wait(frames: Frames) -> dict[str, float]:

@@ -29,8 +29,8 @@ class Pause(Strict):
 class Sample(Strict):
     """One repeat of the workload.
 
-    ``transfer_bytes`` is the data that workers requested from each other. A simulated repeat computes
-    nothing: it has no ``answer``, and its times are virtual.
+    ``transfer_bytes`` is the data that workers sent to each other, on request or in shuffles. A simulated
+    repeat computes nothing: it has no ``answer``, and its times are virtual.
     """
 
     repeat: Count

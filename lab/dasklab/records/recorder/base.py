@@ -28,9 +28,11 @@ from dasklab.records.recorder.privacy import Privacy
 from dasklab.records.recorder.process import (
     CPU,
     WAITING_FOR_CPU,
+    MachineCpu,
     ThreadCpu,
     ThreadWaits,
     kernel_counters,
+    machine,
     network_interfaces,
     resident_bytes,
 )
@@ -106,7 +108,7 @@ class Recorder:
         self.store = Store(self.tables, MAX_LOG_ROWS, privacy=self.privacy)
         self.is_described = False
         self.loop_thread, self.waits = threading.get_native_id(), ThreadWaits()
-        self.totals, self.interpreter = self.all_counters(), InterpreterUse()
+        self.totals, self.interpreter, self.machine = self.all_counters(), InterpreterUse(), MachineCpu()
         self.undo.append(watch_loop(server.io_loop, self.store.logs["busy"]))
         self.undo.append(watch_stacks(self.watched()))
         gc.callbacks.append(self.on_gc)
@@ -183,7 +185,7 @@ class Recorder:
     def sample(self, now: float) -> None:
         loop, waited_s = ThreadCpu.of(self.loop_thread), self.waits.seconds()
         row = (now, process_time(), waited_s, loop.waited_s, resident_bytes(), loop.ran_s)
-        self.store.logs["cpu"].add(*row, self.interpreter.held_s)
+        self.store.logs["cpu"].add(*row, self.interpreter.held_s, self.machine.seconds())
 
     def abandon(self) -> None:
         """Detach, because nobody takes the records any more."""
@@ -220,8 +222,10 @@ class Recorder:
     def describe_process(self) -> None:
         loop = type(self.server.io_loop.asyncio_loop).__module__.partition(".")[0]
         versions = {"python": platform.python_version(), "distributed": distributed.__version__}
-        for name, value in {"loop": loop, **versions}.items():
-            self.store.logs["about"].add(name, value)
+        name, cpus = machine()
+        about = {"loop": loop, **versions, "machine": name, "cpus": str(cpus)}
+        for fact, value in about.items():
+            self.store.logs["about"].add(fact, value)
         for setting, value in plain_settings(dask.config.get("distributed")):
             self.store.logs["config"].add(setting, json.dumps(value, default=str))
         for interface in network_interfaces():

@@ -43,7 +43,7 @@ def columns_of(text: str) -> list[Column]:
 
 COMMON = {
     "busy": "start:t stop:t late:f",
-    "cpu": "time:t cpu:f waiting:f loop_waiting:f memory:f loop_cpu:f held:f",
+    "cpu": "time:t cpu:f waiting:f loop_waiting:f memory:f loop_cpu:f held:f machine:f",
     "pauses": "start:t stop:t",
     "stacks": "time:t seconds:f reason:s:word key:s:key activity:s:word name:s:code stack:s:stack",
     "metrics": "metric:s:metric value:f",
@@ -75,6 +75,7 @@ WORKER = COMMON | {
     "thread:i disk:f nbytes:f status:s:word cpu:f cpu_waiting:f cpu_turns:f",
     "errors": "key:s:key time:t type:s:type text:s:code",
     "needs": "key:s:key needed:s:key nbytes:f holders:s:places",
+    "shards": "start:t stop:t peer:s:place nbytes:f",
     "fetches": "start:t stop:t peer:s:place keys:s:keys status:s:word deserialise:f",
     "served": "start:t stop:t who:s:place keys:s:keys serialise:f",
     "waits": "start:t stop:t key:s:key kind:s:word name:s:name",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import socket
 from collections.abc import Iterator
 from math import isnan
 from pathlib import Path
+from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
 import psutil
@@ -19,7 +21,11 @@ except ImportError:  # Windows
 CREDENTIALS = re.compile(r"(\w+://)[^/@\s\"]*@")
 NAN = float("nan")
 CPU, WAITING_FOR_CPU = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
-RETRANSMITTED, HOST_CPU = "host/tcp-retransmitted/segments", "host/cpu/seconds"
+RETRANSMITTED = "host/tcp-retransmitted/segments"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+LOOK_SHARE = (
+    1e-3  # of the time: so much may it take to look at all CPUs; /proc/stat is long on large machines
+)
 NETWORK = Path("/sys/class/net")
 SOFTWARE = re.compile(
     r"loopback|virtual|vethernet|vmware|vmnet|hyper-v|bridge|docker|^lo\d|tun|tap", re.IGNORECASE
@@ -97,11 +103,7 @@ def resident_bytes() -> float:
 
 
 def kernel_counters() -> dict[str, float]:
-    """Return what the kernel counts for this host: TCP segments sent again, and CPU time of all programs."""
-    return {**_retransmitted(), **_host_cpu()}
-
-
-def _retransmitted() -> dict[str, float]:
+    """Return what the kernel counts for this host: TCP segments sent again."""
     try:
         lines = Path("/proc/net/snmp").read_text(encoding="utf-8").splitlines()
         names, values = (line.split() for line in lines if line.startswith("Tcp:"))
@@ -110,19 +112,36 @@ def _retransmitted() -> dict[str, float]:
         return {}
 
 
-def _host_cpu() -> dict[str, float]:
-    """Return the CPU time of all programs, and what the hypervisor gave to other machines."""
+def machine() -> tuple[str, int]:
+    """Return a name that all containers of this machine share, and the number of its CPUs; 0 if unknown."""
     try:
-        times = psutil.cpu_times()
+        name = BOOT.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        name = platform.node()
+    try:
+        return name, len(psutil.cpu_times(percpu=True))
     except (OSError, RuntimeError):
-        return {}
-    idle = (
-        times.idle
-        + getattr(times, "iowait", 0.0)
-        + getattr(times, "guest", 0.0)
-        + getattr(times, "guest_nice", 0.0)
-    )
-    return {HOST_CPU: float(sum(times) - idle)}
+        return name, 0
+
+
+class MachineCpu:
+    """The CPU time of all programs of this machine, and what the hypervisor gave to other machines."""
+
+    def __init__(self) -> None:
+        self.due = 0.0
+
+    def seconds(self) -> float:
+        """Return the sum since the machine started; NaN where nobody knows, or if it is too early to look."""
+        if perf_counter() < self.due:
+            return NAN
+        before_s = thread_time()  # a thread that had to wait for a CPU took nothing from anybody
+        try:
+            times = psutil.cpu_times()
+        except (OSError, RuntimeError):
+            return NAN
+        self.due = perf_counter() + (thread_time() - before_s) / LOOK_SHARE
+        others = ("iowait", "guest", "guest_nice")  # the last two are part of user and nice, too
+        return float(sum(times) - times.idle - sum(getattr(times, name, 0.0) for name in others))
 
 
 def network_interfaces(folder: Path = NETWORK) -> Iterator[tuple[str, str, float]]:

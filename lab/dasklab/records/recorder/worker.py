@@ -18,6 +18,7 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.metrics import context_meter, time
 from distributed.profile import merge
+from distributed.shuffle._comms import CommShardsBuffer
 
 from dasklab.records.recorder.base import NAME, Recorder, describe, guarded
 from dasklab.records.recorder.layout import KEY_SEPARATOR, WORKER
@@ -91,6 +92,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         self.had = {thread.ident: ThreadCpu.of(thread.native_id or 0) for thread in self.pool()}
         self.profiled = time()
         self._wrap_fetches()
+        self._wrap_shuffles()
         self.undo.append(watch_waits(server.address, self.add_wait))
         self._wrap_handler("get_data", self.serve)
         self._wrap_handler("actor_execute", self.call_actor)
@@ -208,6 +210,27 @@ class WorkerRecorder(Recorder, WorkerPlugin):
             return replace(distributed.worker, "get_data_from_worker", fetch)
 
         self.undo.append(share("_dasklab_fetchers", self.server.address, self, install))
+
+    def _wrap_shuffles(self) -> None:
+        """Note each message of shards: Dask's own counters include those that a worker keeps."""
+
+        def install(recorders: dict[Any, Any]) -> Undo:
+            original = CommShardsBuffer.process
+
+            async def process(buffer: Any, address: str, shards: Any, size: int) -> None:
+                start, run = time(), getattr(buffer.send, "__self__", None)
+                await original(buffer, address, shards, size)
+                if recorder := recorders.get(getattr(run, "local_address", None)):
+                    recorder.add_shards(start, address, size)
+
+            return replace(CommShardsBuffer, "process", process)
+
+        self.undo.append(share("_dasklab_shuffles", self.server.address, self, install))
+
+    @guarded
+    def add_shards(self, start: float, peer: str, nbytes: int) -> None:
+        if peer != self.server.address:
+            self.store.logs["shards"].add(start, time(), peer, float(nbytes))
 
     async def fetch(
         self, get: Callable[[], Awaitable[Any]], rpc: Any = None, keys: Iterable[Any] = (), worker: str = "",

@@ -96,8 +96,11 @@ class SimCluster:
         return sum(executor.handoff_total_s for executor in self._executors.values())
 
     def sent_bytes(self) -> dict[str, int]:
-        """Return the bytes of data that each running worker has sent to others, by address."""
-        return {worker.address: worker.transfer_outgoing_bytes_total for worker in self.workers.values()}
+        """Return the bytes that each running worker has sent to others, by address: fetched or shuffled."""
+        return {
+            worker.address: worker.transfer_outgoing_bytes_total + self._shuffle.sent_bytes[name]
+            for name, worker in self.workers.items()
+        }
 
     def errors(self, expected: tuple[type[Exception], ...] = ()) -> list[str]:
         """Return the exceptions that nobody retrieved from an event loop, except those of expected types."""

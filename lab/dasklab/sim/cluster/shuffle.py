@@ -57,13 +57,18 @@ class Buffer:
 
 
 class Shuffle:
-    """All shuffles of a cluster. Each transfer task gives away ``nbytes``, in equal shards."""
+    """All shuffles of a cluster. Each transfer task gives away ``nbytes``, in equal shards.
+
+    Attributes:
+        sent_bytes: bytes of shards that each running machine has sent to others.
+    """
 
     def __init__(self, fabric: Fabric, placement: Placement, nbytes: float) -> None:
         self._fabric, self._placement, self._nbytes = fabric, placement, nbytes
         # By shuffle and source. An empty buffer without unanswered messages is removed.
         self._buffers: defaultdict[str, dict[str, Buffer]] = defaultdict(dict)
         self._barriers: defaultdict[str, list[Callback]] = defaultdict(list)
+        self.sent_bytes: Counter[str] = Counter()
         settings = {name: dask.config.get(name, default) for name, default in DEFAULTS.items()}
         self._concurrency, self._message_bytes = settings[CONCURRENCY], parse_bytes(settings[MESSAGE_BYTES])
 
@@ -85,7 +90,8 @@ class Shuffle:
             begin()
 
     def kill(self, machine: str) -> None:
-        """Forget what a killed worker had not sent, and the answers that it will not send."""
+        """Forget what a killed worker had sent and had not, and the answers that it will not send."""
+        del self.sent_bytes[machine]
         for buffer in [buffer for buffers in self._buffers.values() for buffer in buffers.values()]:
             if buffer.source.name == machine:
                 self._remove(buffer)
@@ -118,7 +124,9 @@ class Shuffle:
             buffer.unanswered[receiver] += 1
             target = self._fabric.processes_by_name[receiver]
             on_arrival = partial(self._arrived, buffer, target)
-            self._post(buffer.source, target, min(remaining, self._message_bytes), on_arrival)
+            nbytes = min(remaining, self._message_bytes)
+            self.sent_bytes[buffer.source.name] += nbytes
+            self._post(buffer.source, target, nbytes, on_arrival)
         if not buffer.unanswered and self._buffers[buffer.shuffle].get(buffer.source.name) is buffer:
             self._remove(buffer)
 

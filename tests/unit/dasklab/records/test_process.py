@@ -97,4 +97,20 @@ def test_a_thread_is_put_on_a_cpu_each_time_that_it_wakes() -> None:
 def test_the_kernel_counts_segments_that_were_sent_again() -> None:
     counters = process.kernel_counters()
     assert counters[process.RETRANSMITTED] >= 0
-    assert counters[process.HOST_CPU] > sum(os.times()[:2])  # this process is one of the host's programs
+
+
+def test_a_machine_is_looked_at_seldom_and_has_no_more_than_its_cpus_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, cpus = process.machine()
+    assert name and cpus >= 1
+    monkeypatch.setattr(process, "LOOK_SHARE", 1.0)
+    machine, start = process.MachineCpu(), time.perf_counter()
+    before = machine.seconds()
+    assert before > sum(os.times()[:2])  # this process is one of the machine's programs
+    time.sleep(0.2)
+    used_s, passed_s = machine.seconds() - before, time.perf_counter() - start
+    assert used_s <= cpus * (passed_s + 0.05)
+    monkeypatch.setattr(process, "LOOK_SHARE", 1e-12)
+    machine.due = 0.0
+    assert not math.isnan(machine.seconds()) and math.isnan(machine.seconds())

@@ -21,16 +21,17 @@ NAMED = ("import", "sizeof")  # activities of an event loop that have rules of t
 
 
 def _cpu(case: Measurements) -> Symptom | None:
-    is_known = case.bottleneck(CPU)[1] in case.facts.host_cpu_s and case.has_all_workers
-    if not is_known or _others_s(case) or _why_libraries(case):
+    used_s, _ = _cpu_of_machine(case)
+    if np.isnan(used_s) or not case.has_all_workers or _others_s(case) or _why_libraries(case):
         return None
     if case.bottleneck(GIL)[0] >= case.least_s:  # tasks of a process take turns: they need fewer CPUs
         return None
-    return _starved(case, "") if case.threads > _cpus_in_use(case) else None
+    cpus_in_use = math.ceil(used_s / case.repeat.makespan)  # about as many as there are
+    return _starved(case, "") if case.threads > cpus_in_use else None
 
 
 def _cpu_of_unknown(case: Measurements) -> Symptom | None:
-    is_known = case.bottleneck(CPU)[1] in case.facts.host_cpu_s
+    is_known = not np.isnan(_cpu_of_machine(case)[0])
     return None if is_known or _why_libraries(case) else _starved(case, "")
 
 
@@ -94,16 +95,15 @@ def _starved(case: Measurements, why: str) -> Symptom | None:
 
 def _others_s(case: Measurements) -> float:
     """Return the CPU time that other programs had where threads waited; 0 if it is little or unknown."""
-    _, place = case.bottleneck(CPU)
-    own_s = sum(case.facts.cpu_s.values())
-    others_s = case.facts.host_cpu_s.get(place, 0.0) - own_s
-    return others_s if others_s > OTHERS_SHARE * own_s else 0.0
+    used_s, own_s = _cpu_of_machine(case)
+    return used_s - own_s if used_s > (1 + OTHERS_SHARE) * own_s else 0.0
 
 
-def _cpus_in_use(case: Measurements) -> int:
-    """Return how many CPUs all programs used where threads waited for one: about as many as there are."""
+def _cpu_of_machine(case: Measurements) -> tuple[float, float]:
+    """Return ``Repeat.cpu_of_machine`` where threads waited for a CPU."""
     _, place = case.bottleneck(CPU)
-    return math.ceil(case.facts.host_cpu_s.get(place, 0.0) / case.repeat.makespan)
+    nodes = case.repeat.places.nodes
+    return case.repeat.cpu_of_machine(nodes.index(place)) if place in nodes else (np.nan, np.nan)
 
 
 def _cpus_of_a_task(case: Measurements) -> float:

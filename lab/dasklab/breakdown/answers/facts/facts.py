@@ -13,10 +13,11 @@ from dasklab.breakdown.answers.facts.failures import Failures, failures
 from dasklab.breakdown.answers.facts.memory import WorkerMemory, memory, thresholds
 from dasklab.breakdown.model.arrays import floats
 from dasklab.breakdown.model.repeat import SCHEDULER, Repeat
-from dasklab.records.recorder.process import CPU, HOST_CPU, RETRANSMITTED
+from dasklab.records.recorder.process import RETRANSMITTED
 from dasklab.records.recorder.waits import HELD, NO_PRIMITIVES
 
 FASTER = 2.0  # x as fast: another network interface is worth a word
+SUMMED = ("calls", "metrics", "waits")  # tables whose rows of one repeat are summed up
 EXCLUSIVE = ("Lock", "MultiLock", "Semaphore")  # primitives that tasks hold
 
 
@@ -65,8 +66,6 @@ class Facts:
         memory: of each worker; of none where it was not recorded.
         memory_thresholds: shares of the limit from which on Dask does something, by their names.
         spilled_bytes: what workers wrote to disk and read back because memory was short.
-        cpu_s: CPU time of each process of the cluster, and of the client.
-        host_cpu_s: CPU time that all programs of each process's host used.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -79,16 +78,20 @@ class Facts:
     memory_thresholds: Mapping[str, float] = field(default_factory=dict)
     spilled_bytes: float = 0.0
     scattered_bytes: float = 0.0
-    cpu_s: Mapping[str, float] = field(default_factory=dict)
-    host_cpu_s: Mapping[str, float] = field(default_factory=dict)
 
     def setting(self, name: str) -> str:
         """Return a setting without quotation marks; empty if it is unknown."""
         return self.settings.get(name, "").strip('"')
 
 
-def facts(frames: Mapping[str, pd.DataFrame]) -> Facts:
-    """Collect what advice needs from the tables of a record."""
+def facts(frames: Mapping[str, pd.DataFrame], repeat: int) -> Facts:
+    """Collect what advice needs from the tables of a record.
+
+    Args:
+        repeat: the number of the one that the advice is about. Failures and memory, which have times, are of
+            all repeats.
+    """
+    frames = {**frames, **{name: frames[name][frames[name].repeat == repeat] for name in SUMMED}}
     config, metrics = frames["config"], frames["metrics"]
     config = config[config.node == "scheduler"]
     scatters = frames["calls"][frames["calls"].kind == "scatter"]
@@ -103,8 +106,6 @@ def facts(frames: Mapping[str, pd.DataFrame]) -> Facts:
         memory=memory(frames),
         memory_thresholds=thresholds(frames["config"]),
         spilled_bytes=_spilled_bytes(metrics, frames["memory"]),
-        cpu_s=_by_node(metrics, CPU),
-        host_cpu_s=_by_node(metrics, HOST_CPU),
     )
 
 

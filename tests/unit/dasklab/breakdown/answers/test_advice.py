@@ -170,6 +170,21 @@ CPU_USE = [
     {"node": "worker-1", "time_s": t, "cpu_s": 2 * t, "waiting_s": 2 * t, "loop_waiting_s": 0.0}
     for t in (0.0, 10.0)
 ]
+
+
+def machine_use(own_s: float, used_s: float, node: str = "worker-1") -> Mapping[str, Sequence[Row]]:
+    """A process on a machine with two CPUs, in a container of its own, and another one that did nothing."""
+    use = {node: own_s, "client": 0.0}
+    return {
+        "machines": [{"node": name, "machine": "host", "cpus": 2} for name in use],
+        "cpu": [
+            {"node": name, "time_s": t, "cpu_s": own * t / 10, "machine_s": 1e6 + used_s * t / 10}
+            for name, own in use.items()
+            for t in (0.0, 10.0)
+        ],
+    }
+
+
 # fmt: off
 EXAMPLES = {
     "failed attempts": Example(
@@ -230,12 +245,12 @@ EXAMPLES = {
     ),
     "too few CPUs": Example(
         "Threads of the scheduler could run", bottleneck=(CPU, "scheduler"), threads=FOUR,
-        facts=Facts(cpu_s={"scheduler": 19.0}, host_cpu_s={"scheduler": 20.0}),
+        tables=machine_use(19.0, 20.0, "scheduler"),
     ),
     "CPUs that something used": Example("Threads of worker-1 could run", bottleneck=(CPU, "worker-1")),
     "CPUs that other programs use": Example(
         "programs that are none of the cluster's used 15.0 s of its CPUs", bottleneck=(CPU, "worker-1"),
-        facts=Facts(cpu_s={"worker-1": 5.0}, host_cpu_s={"worker-1": 20.0}),
+        tables=machine_use(5.0, 20.0),
     ),
     "threads of libraries": Example(
         "each of its tasks kept 4.4 threads busy", bottleneck=(CPU, "worker-1"), tasks=equal_tasks(9, 1.0),
@@ -538,7 +553,7 @@ OTHERWISE: dict[tuple[str, str], Callable[[], Measurements]] = {
     ("too few CPUs", "others"): lambda: below("CPUs that other programs use"),
     ("too few CPUs", "libraries"): lambda: below("threads of libraries"),
     ("CPUs that other programs use", "none"): lambda: below(
-        "CPUs that other programs use", facts=Facts(cpu_s={"worker-1": 19.0}, host_cpu_s={"worker-1": 20.0})
+        "CPUs that other programs use", tables=machine_use(19.0, 20.0)
     ),
     ("threads of libraries", "one thread"): lambda: below("too few CPUs"),
     ("interpreter", "no CPU for it"): lambda: with_cpu_wait("interpreter"),
