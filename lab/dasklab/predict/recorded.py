@@ -75,7 +75,7 @@ def behind(frames: Frames, workers: Sequence[str]) -> tuple[int, ...]:
 
 
 def _fetched_bytes(repeat: Repeat, worker: str) -> float:
-    """Return the bytes that a worker fetched or was asked for, as Dask estimates them."""
+    """Return the bytes that a worker fetched or served, as Dask estimates them."""
     node = repeat.node(worker)
     return float(repeat.moved[(repeat.fetches.receiver == node) | (repeat.fetches.sender == node)].sum())
 

@@ -275,17 +275,17 @@ def _sent_bytes(client: Client) -> dict[str, int]:
     def total(dask_worker: Any) -> int:
         shuffle: Any = CommShardsBuffer
         if not hasattr(shuffle, COUNTED):
-            original, sent = shuffle.process, Counter[str]()
+            replaced, original, counter = vars(shuffle).get("process"), shuffle.process, Counter[str]()
 
             async def process(buffer: Any, address: str, shards: Any, size: int) -> None:
                 await original(buffer, address, shards, size)
                 if address != (own := buffer.send.__self__.local_address):
-                    sent[own] += size
+                    counter[own] += size
 
-            setattr(shuffle, COUNTED, (original, sent))
+            setattr(shuffle, COUNTED, (replaced, counter))
             shuffle.process = process
-        sent = getattr(shuffle, COUNTED)[1]
-        return int(dask_worker.transfer_outgoing_bytes_total + sent[dask_worker.address])
+        counter = getattr(shuffle, COUNTED)[1]
+        return int(dask_worker.transfer_outgoing_bytes_total + counter[dask_worker.address])
 
     answers = client.run(total, on_error="return")
     return {worker: answer for worker, answer in answers.items() if isinstance(answer, int)}
@@ -297,8 +297,11 @@ def _stop_counting(client: Client) -> None:
     def restore() -> None:
         shuffle: Any = CommShardsBuffer
         if hasattr(shuffle, COUNTED):
-            shuffle.process = getattr(shuffle, COUNTED)[0]
+            replaced, _ = getattr(shuffle, COUNTED)
             delattr(shuffle, COUNTED)
+            del shuffle.process
+            if replaced:  # else it inherits that method
+                shuffle.process = replaced
 
     client.run(restore, on_error="return")
 

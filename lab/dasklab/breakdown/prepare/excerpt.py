@@ -8,7 +8,7 @@ import numpy as np
 
 from dasklab.breakdown.model.arrays import NONE, Codes, Mask
 from dasklab.breakdown.model.evidence import Evidence
-from dasklab.breakdown.model.repeat import Calls, Delivered, Graph, Repeat
+from dasklab.breakdown.model.repeat import Calls, Delivered, Graph, Repeat, Shards
 
 
 def excerpt(repeat: Repeat, start: float, stop: float) -> Repeat:
@@ -37,7 +37,7 @@ def excerpt(repeat: Repeat, start: float, stop: float) -> Repeat:
     fetches = repeat.fetches
     moving = (fetches.start < stop) & (fetches.stop > start)
     fetch = _renumber(moving)
-    sent = (repeat.shards.start < stop) & (repeat.shards.stop > start)
+    pushed = (repeat.shards.start < stop) & (repeat.shards.stop > start)
     delivered = moving[repeat.delivered.fetch] if len(repeat.delivered.fetch) else np.zeros(0, bool)
     calls = (repeat.calls.start < stop) & (repeat.calls.stop > start)
     kinds = [kind for kind, some in zip(repeat.calls.kind, calls.tolist(), strict=True) if some]
@@ -52,7 +52,7 @@ def excerpt(repeat: Repeat, start: float, stop: float) -> Repeat:
             needs, task=row[needs.task[own]], key=needs.key[own], nbytes=needs.nbytes[own], holders=holders
         ),
         fetches=replace(fetches, **{name: column[moving] for name, column in vars(fetches).items()}),
-        shards=replace(repeat.shards, **{name: column[sent] for name, column in vars(repeat.shards).items()}),
+        shards=Shards(*(column[pushed] for column in vars(repeat.shards).values())),
         delivered=Delivered(fetch[repeat.delivered.fetch[delivered]], repeat.delivered.key[delivered]),
         graphs=[graph for graph in repeat.graphs if _overlaps(graph, start, stop)],
         evidence=_evidence(repeat, inside, row),

@@ -134,7 +134,7 @@ def _cpu(samples: pd.DataFrame, machines: pd.DataFrame, nodes: Mapping[str, int]
     """Return how each process used CPUs; one that was started again under the same name goes on counting."""
     if not samples.waiting_s.any():  # no process ever waited: earlier recorders stored an unknown wait as 0
         samples = samples.assign(waiting_s=np.nan, loop_waiting_s=np.nan)
-    known = {row["node"]: (str(row["machine"]), int(row["cpus"])) for row in machines.to_dict("records")}
+    machine_of = {row["node"]: (str(row["machine"]), int(row["cpus"])) for row in machines.to_dict("records")}
     return {
         nodes[str(name)]: CpuUse(
             floats(rows.time_s),
@@ -144,7 +144,7 @@ def _cpu(samples: pd.DataFrame, machines: pd.DataFrame, nodes: Mapping[str, int]
             _rising(rows.loop_cpu_s),
             _rising(rows.held_s),
             _between_looks(floats(rows.time_s), floats(rows.machine_s)),
-            *known.get(name, ()),
+            *machine_of.get(name, ()),
         )
         for name, rows in samples.sort_values("time_s").groupby("node")
         if name in nodes

@@ -231,8 +231,8 @@ def _block(
 
 def _explained(trial: Trial, frames: Frames, clocks: dict[str, Clock], repeats: list[Repeat]) -> Explained:
     explained = Explained(trial, False, clocks, repeats, _cpu_wait(frames), frames["bandwidths"])
-    told = explained.median_repeat if explained.timed else repeats[0]
-    return replace(explained, facts=facts(frames, told.number))
+    repeat = explained.median_repeat if explained.timed else repeats[0]
+    return replace(explained, facts=facts(frames, repeat.number))
 
 
 def _cpu_wait(frames: Frames) -> dict[str, float]:

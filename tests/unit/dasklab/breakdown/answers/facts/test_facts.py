@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from dasklab.breakdown.answers.facts.capacity import capacity
 from dasklab.breakdown.answers.facts.facts import (
+    SUMMED,
     Facts,
     PrimitiveUse,
     SlowerInterface,
@@ -22,8 +23,9 @@ from tests.unit.dasklab.breakdown.timelines import Row, make_repeat, task
 
 def of(**rows: list[Row]) -> Facts:
     """Return the facts of repeat 1, between two in which the same happened."""
-    every = {name: [row | {"repeat": n} for n in range(3) for row in some] for name, some in rows.items()}
-    return facts({name: pd.DataFrame(every.get(name, []), columns=list(TABLES[name])) for name in TABLES}, 1)
+    for name in SUMMED:
+        rows[name] = [row | {"repeat": n} for n in range(3) for row in rows.get(name, [])]
+    return facts({name: pd.DataFrame(rows.get(name, []), columns=list(TABLES[name])) for name in TABLES}, 1)
 
 
 def wait(kind: str, key: str, seconds: float, name: str = "a") -> Row:
