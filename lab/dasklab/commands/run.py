@@ -277,7 +277,7 @@ def _note_changed_workloads(stored: Run) -> None:
     for name, source in stored.experiment.workload_sources.items():
         file = Path(f"{name}.py")
         if file.is_file() and file.read_text(encoding="utf-8", errors="replace") != source:
-            click.echo(f"note  {file} has changed; this run continues with the one it started with", err=True)
+            echo(f"note  {file} has changed; this run continues with the one it started with", err=True)
 
 
 def _measure(
