@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from daskwire.analysis.problems.verdict import Answer
+from daskwire.analysis.problems.detect import Answer
 from wire_cluster import OFFLOADS, Cluster, Options, sh, stop
 
 SECONDS = 9  # of the workload

@@ -12,7 +12,7 @@ import daskwire
 from daskwire import TABLES, Capture
 from daskwire.analysis.problems.finding import COSTLY_S
 from daskwire.analysis.problems.kinds import KINDS
-from daskwire.analysis.tables.invariants import ROWS, Rows
+from daskwire.analysis.tables.completeness import ROWS, Rows
 from daskwire.decoder.dask.messages import Messages
 from daskwire.decoder.net.segments import Segments
 

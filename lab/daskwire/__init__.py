@@ -9,9 +9,8 @@ The package knows nothing of the lab.
 """
 
 from daskwire.analysis.opening import open_capture
-from daskwire.analysis.tables.annotated import write_annotated
 from daskwire.analysis.tables.completeness import completeness
-from daskwire.analysis.tables.export import rows, to_pandas, write_parquet
+from daskwire.analysis.tables.export import rows, to_pandas, write_annotated, write_parquet
 from daskwire.analysis.tables.summary import summarise
 from daskwire.base.errors import WireError
 from daskwire.base.schema import TABLES

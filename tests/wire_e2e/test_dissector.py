@@ -11,7 +11,7 @@ from pathlib import Path
 
 import daskwire
 import pytest
-from daskwire.analysis.problems.display_filter import display_filter
+from daskwire.analysis.problems.detect import display_filter
 from daskwire.analysis.problems.finding import Finding
 from daskwire.analysis.problems.kinds import KINDS
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import daskwire
 import numpy as np
 import numpy.typing as npt
-from daskwire.analysis.tables import exchange, study
+from daskwire.analysis.tables import study, traffic
 from pyarrow.lib import ArrowException
 from pyarrow.parquet import ParquetFile
 
@@ -55,7 +55,7 @@ class Traffic(Strict):
 class Heartbeat(Strict):
     """A typical heartbeat: its packets, and the fields of request and reply as texts."""
 
-    packets: tuple[exchange.Packet, ...]
+    packets: tuple[traffic.Packet, ...]
     request: dict[str, str]
     reply: dict[str, str]
 
@@ -207,7 +207,7 @@ def _heartbeat(capture: daskwire.Capture, window: Window) -> Heartbeat | None:
     messages = capture.messages
     during = _during(messages.time_ns, window)
     sizes: dict[int, int] = {
-        message: exchange.exchange_length(capture, message)
+        message: traffic.exchange_length(capture, message)
         for message in messages.op_message[messages.ops_named({HEARTBEAT})].tolist()
         if messages.answer[message] >= 0 and during[message]
     }
@@ -218,15 +218,15 @@ def _heartbeat(capture: daskwire.Capture, window: Window) -> Heartbeat | None:
     alike.sort(key=lambda message: int(messages.end_ns[messages.answer[message]] - messages.time_ns[message]))
     request = alike[len(alike) // 2]
     return Heartbeat(
-        packets=tuple(exchange.packets(capture, request)),
+        packets=tuple(traffic.exchange_packets(capture, request)),
         request=_fields(capture, request),
         reply=_fields(capture, int(messages.answer[request])),
     )
 
 
 def _fields(capture: daskwire.Capture, message: int) -> dict[str, str]:
-    content = exchange.fields(capture, message) or {}
-    return {path: exchange.shortened(value) for path, value in content.items()}
+    content = traffic.fields(capture, message) or {}
+    return {path: traffic.shortened(value) for path, value in content.items()}
 
 
 def _traffic(capture: daskwire.Capture, window: Window) -> Iterator[Traffic]:

@@ -8,55 +8,41 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from daskwire.analysis.problems.detect import problems
-from daskwire.analysis.tables import (
-    flows,
-    heartbeats,
-    messages,
-    participants,
-    reach,
-    tasks,
-    traffic,
-    transfers,
-)
+from daskwire.analysis.tables import messages, participants, tasks, traffic
 from daskwire.base.arrays import Columns
 from daskwire.base.errors import WireError
 from daskwire.base.schema import TABLES, Table
 from daskwire.decoder.capture import Capture
-from daskwire.decoder.dask.carriers.tls import read_key_log
+from daskwire.decoder.dask.carriers import read_key_log
 from daskwire.decoder.dask.conversations import find_conversations
 from daskwire.decoder.dask.relays import RELAYED, relays
-from daskwire.decoder.file.memory import Memory
 from daskwire.decoder.file.reading import File, between, read_blocks
 from daskwire.decoder.file.records import Progress
-from daskwire.decoder.file.source import Source, open_sources
-from daskwire.decoder.net.clock_steps import undo_steps_back
+from daskwire.decoder.file.source import Memory, Source, open_sources
 from daskwire.decoder.net.connections import split_reused
-from daskwire.decoder.net.duplicates import duplicates_of_points
 from daskwire.decoder.net.packets.headers import parse_segments
-from daskwire.decoder.net.packets.layers import Shared
-from daskwire.decoder.net.packets.tunnels import TUNNEL_PORTS
-from daskwire.decoder.net.recordings import recordings
+from daskwire.decoder.net.packets.layers import TUNNEL_PORTS, Shared
+from daskwire.decoder.net.recordings import duplicates_of_points, recordings, translations, undo_steps_back
 from daskwire.decoder.net.segments import ACK, SYN, Segments, lanes, sort_by_time
 from daskwire.decoder.net.tcp import reassemble
-from daskwire.decoder.net.translation import translations
 
 Report = Callable[[float], None]  # called with the share of the files that has been read, 0 to 1
 Pairs = list[tuple[int, int]]
 BUILDERS = {
     "messages": messages.messages,
     "ops": messages.ops,
-    "heartbeats": heartbeats.heartbeats,
+    "heartbeats": messages.heartbeats,
     "matrix": traffic.matrix,
     "series": traffic.series,
     "composition": messages.composition,
     "packets": traffic.packets,
-    "flows": flows.flows,
+    "flows": traffic.flows,
     "nodes": participants.nodes,
-    "reach": reach.reach,
+    "reach": traffic.reach,
     "problems": problems,
 }
 PAIR_BUILDERS = {  # tables that are computed together
-    ("transfers", "parts"): transfers.transfers,
+    ("transfers", "parts"): messages.transfers,
     ("tasks", "gaps"): tasks.tasks,
 }
 

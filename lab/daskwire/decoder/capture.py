@@ -13,25 +13,20 @@ import numpy.typing as npt
 
 from daskwire.base.arrays import Flags
 from daskwire.base.schema import Table
+from daskwire.decoder.dask.content import UndecodableError
 from daskwire.decoder.dask.conversations import Conversation, stream_of
-from daskwire.decoder.dask.framing.headers import Generation, generation_of
-from daskwire.decoder.dask.framing.messagepack import UndecodableError
+from daskwire.decoder.dask.framing import Generation, generation_of
 from daskwire.decoder.dask.messages import Messages, build, content
-from daskwire.decoder.dask.nodes.clusters import cluster_name
-from daskwire.decoder.dask.nodes.identities import Endpoint
-from daskwire.decoder.dask.nodes.nodes import Nodes, recognise_nodes
-from daskwire.decoder.file.memory import Memory
+from daskwire.decoder.dask.nodes import Endpoint, Nodes, cluster_name, recognise_nodes
 from daskwire.decoder.file.reading import File
+from daskwire.decoder.file.source import Memory
 from daskwire.decoder.net.connections import Connections
-from daskwire.decoder.net.duplicates import duplicate_packets
-from daskwire.decoder.net.extent import Extent, Lives, extents, lives
-from daskwire.decoder.net.health import RoundTrips, needless, round_trips
-from daskwire.decoder.net.packets.duplicate_sacks import DuplicateSacks
-from daskwire.decoder.net.packets.macs import Macs
-from daskwire.decoder.net.packets.notices import Notices
+from daskwire.decoder.net.health import Extent, Lives, RoundTrips, extents, lives, needless, round_trips
+from daskwire.decoder.net.packets.notices import Macs, Notices
+from daskwire.decoder.net.packets.tcp_options import DuplicateSacks
+from daskwire.decoder.net.recordings import duplicate_packets
 from daskwire.decoder.net.segments import Lanes, Segments, Tally, lanes
-from daskwire.decoder.net.stream import Stream
-from daskwire.decoder.net.tcp import Disorder, Pieces
+from daskwire.decoder.net.tcp import Disorder, Pieces, Stream
 
 
 @dataclass

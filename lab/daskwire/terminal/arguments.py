@@ -1,15 +1,18 @@
-"""The arguments that all commands share: files, time span, node names, output format."""
+"""The arguments that all commands share: files, time span, node names, output; and files that they write."""
 
 from __future__ import annotations
 
 import math
+import os
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -18,8 +21,84 @@ from daskwire.base.errors import ArgumentError, WireError
 from daskwire.decoder.capture import Capture
 from daskwire.decoder.file.reading import first_packet_ns
 from daskwire.decoder.file.source import STDIN, Source, open_sources
-from daskwire.decoder.net.packets.tunnels import GENEVE, VXLAN
-from daskwire.terminal.text import progress_bar, write_line
+from daskwire.decoder.net.packets.layers import GENEVE, VXLAN
+from daskwire.terminal.printing import progress_bar, write_line
+
+# Write binary output: a file as a whole, or standard output.
+
+Produce = Callable[[IO[bytes]], int]
+
+
+def write_file(path: Path, produce: Produce) -> int:
+    """Write a file that appears when it is complete. Returns the result of ``produce``.
+
+    Raises:
+        WireError: the file cannot be written.
+    """
+    draft = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        with draft.open("xb") as stream:
+            result = produce(stream)
+        draft.replace(path)
+    except OSError as error:
+        raise WireError(f"{path}: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return result
+
+
+def write_stdout(produce: Produce) -> None:
+    """Write to standard output. A reader that closes it early ends the output.
+
+    Raises:
+        WireError: standard output is a terminal.
+    """
+    if sys.stdout.isatty():
+        raise WireError("standard output is a terminal; pipe it into a program: ... -o - | wireshark -k -i -")
+    try:
+        produce(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        silence_stdout()
+
+
+def silence_stdout() -> None:
+    """Discard what is still buffered for a reader that has left; Python would report that at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# Install the Wireshark dissector `dask.lua`.
+
+DISSECTOR = Path(__file__).parents[1] / "dask.lua"
+_DEFAULT = Path(".local/lib/wireshark/plugins")  # below the home folder
+_FOLDER = re.compile(r"^Personal Lua Plugins:\s*(\S.*)$", re.MULTILINE)
+
+
+def install_dissector() -> Path:
+    """Copy the dissector to the folder of personal plugins. Returns the copy.
+
+    Raises:
+        WireError: the folder cannot be written.
+    """
+    folder = _plugin_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copy(DISSECTOR, folder))
+    except OSError as error:
+        raise WireError(f"{folder}: {error.strerror}") from error
+
+
+def _plugin_folder() -> Path:
+    """Return the folder that tshark names; without tshark, Wireshark's default on Linux."""
+    if (tshark := shutil.which("tshark")) is not None:
+        command = [tshark, "-G", "folders"]
+        output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        if match := _FOLDER.search(output):
+            return Path(match[1])
+    return Path.home() / _DEFAULT
+
+
+# The arguments that all commands share: files, time span, node names, output format.
 
 LONG_FILE = 200_000_000  # bytes from which a progress bar is shown
 KINDS = (VXLAN, GENEVE)

@@ -14,29 +14,37 @@ from typing import Any
 
 import click
 
-from daskwire.analysis.problems.verdict import Answer, judge
-from daskwire.analysis.tables.annotated import write_annotated
-from daskwire.analysis.tables.exchange import exchange
-from daskwire.analysis.tables.export import refuse_unwritable, rows, write_parquet
+from daskwire.analysis.problems.detect import Answer, judge
+from daskwire.analysis.tables.export import refuse_unwritable, rows, write_annotated, write_parquet
 from daskwire.analysis.tables.summary import summarise
+from daskwire.analysis.tables.traffic import exchange
 from daskwire.base.errors import ArgumentError, WireError
 from daskwire.base.schema import TABLES
 from daskwire.decoder.capture import Capture
 from daskwire.decoder.file.tcpdump import SNAPLEN_BYTES
 from daskwire.terminal.arguments import (
+    DISSECTOR,
     TUNNEL,
     Options,
     arguments,
     capture_arguments,
+    install_dissector,
     open_files,
+    silence_stdout,
     tunnel_ports,
+    write_file,
+    write_stdout,
 )
-from daskwire.terminal.binary import silence_stdout, write_file, write_stdout
 from daskwire.terminal.live import Settings
 from daskwire.terminal.live import live as show_live
-from daskwire.terminal.printing import print_problems, print_summary, print_table
-from daskwire.terminal.text import escape_what_the_console_lacks, write_json, write_line
-from daskwire.terminal.wireshark import DISSECTOR, install_dissector
+from daskwire.terminal.printing import (
+    escape_what_the_console_lacks,
+    print_problems,
+    print_summary,
+    print_table,
+    write_json,
+    write_line,
+)
 
 GONE_OPTIONS = {
     # gone in 0.2, printed until 0.3

@@ -15,13 +15,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from daskwire.analysis.live import metrics
-from daskwire.analysis.live.interface import Tcpdump, is_interface
 from daskwire.analysis.live.monitor import Interval, Monitor
-from daskwire.analysis.live.recording import Recording
+from daskwire.analysis.live.recording import Recording, Tcpdump, is_interface
 from daskwire.base.errors import ArgumentError, WireError
 from daskwire.decoder.file.source import STDIN, STDIN_NAME
-from daskwire.terminal.printing import answer_line
-from daskwire.terminal.text import cell, on_terminal, screen, write_line
+from daskwire.terminal.printing import answer_line, cell, on_terminal, screen, write_line
 
 PROBLEMS_EVERY_S = 10.0
 LIST_ROWS = 8

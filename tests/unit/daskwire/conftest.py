@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from daskwire import TABLES, Capture, open_capture
-from daskwire.analysis.tables import invariants
+from daskwire.analysis.tables import completeness
 
 from tests.unit.daskwire.build import DATA, Packet, pcap
 
@@ -32,7 +32,7 @@ def validate(capture: Capture) -> None:
     """Check what always holds of a decoded capture and of its tables."""
     capture.segments.validate(2 * len(capture.connections))
     capture.messages.validate()
-    invariants.validate({name: capture.table(name) for name in TABLES})
+    completeness.validate({name: capture.table(name) for name in TABLES})
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from daskwire.decoder.dask.framing.content import MessageKind
+from daskwire.decoder.dask.content import MessageKind
 
 from tests.unit.daskwire.build import GOLDEN
 from tests.unit.daskwire.conftest import golden_capture, golden_truth

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from daskwire.analysis.tables.invariants import ROWS
-from daskwire.analysis.tables.invariants import validate as validate_tables
+from daskwire.analysis.tables.completeness import ROWS
+from daskwire.analysis.tables.completeness import validate as validate_tables
 from daskwire.base.arrays import NONE, InvariantError
 from daskwire.base.schema import TABLES
 from daskwire.decoder.dask.messages import Messages

@@ -17,27 +17,22 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from daskwire.analysis.live.window import HEAD_BYTES, NOTHING, Payload
+from daskwire.analysis.live.recording import HEAD_BYTES, NOTHING, Payload
 from daskwire.base.arrays import NONE, Ints
 from daskwire.base.errors import WireError
+from daskwire.decoder.dask.content import UndecodableError, unpack
 from daskwire.decoder.dask.conversations import Forms, streams_of
-from daskwire.decoder.dask.framing.headers import Generation, recognise
-from daskwire.decoder.dask.framing.messagepack import UndecodableError, unpack
-from daskwire.decoder.dask.framing.splitting import EVERYTHING, Framed, split_messages
-from daskwire.decoder.dask.nodes.identities import Endpoint, parse_address
+from daskwire.decoder.dask.framing import EVERYTHING, Framed, Generation, recognise, split_messages
+from daskwire.decoder.dask.nodes import Endpoint, parse_address
 from daskwire.decoder.file import pcap
-from daskwire.decoder.file.memory import Memory
-from daskwire.decoder.file.packed import is_packed
 from daskwire.decoder.file.reading import read_blocks
 from daskwire.decoder.file.records import Progress
-from daskwire.decoder.file.source import map_open
+from daskwire.decoder.file.source import Memory, is_packed, map_open
 from daskwire.decoder.net.packets.headers import parse_segments
-from daskwire.decoder.net.packets.layers import Shared
-from daskwire.decoder.net.packets.macs import Macs
-from daskwire.decoder.net.packets.tunnels import TUNNEL_PORTS
+from daskwire.decoder.net.packets.layers import TUNNEL_PORTS, Shared
+from daskwire.decoder.net.packets.notices import Macs
 from daskwire.decoder.net.segments import ACK, SYN, Segments, concatenate, sort_by_time
-from daskwire.decoder.net.stream import Stream, arrival
-from daskwire.decoder.net.tcp import Pieces, reassemble
+from daskwire.decoder.net.tcp import Pieces, Stream, arrival, reassemble
 
 PATIENCE_NS = 2_000_000_000
 FIRST_MESSAGE = 4096  # bytes; a longer stream that does not begin with a Dask message is not Dask

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from daskwire.analysis.live.follower import Follower
-from daskwire.analysis.live.recording import Recording
-from daskwire.analysis.live.window import Window
+from daskwire.analysis.live.recording import Recording, Window
 from daskwire.analysis.opening import open_capture
-from daskwire.analysis.problems.verdict import Verdict, judge
+from daskwire.analysis.problems.detect import Verdict, judge
 from daskwire.analysis.tables.export import rows
 from daskwire.base.errors import WireError
-from daskwire.decoder.dask.nodes.identities import Endpoint
+from daskwire.decoder.dask.nodes import Endpoint
 from daskwire.decoder.file.source import Source
 
 KINDS_FROM_CUTTING = {

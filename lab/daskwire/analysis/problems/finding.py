@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from daskwire.analysis.problems.evidence.connects import FailedConnects, Failure
 from daskwire.analysis.problems.evidence.evidence import Evidence
-from daskwire.analysis.problems.evidence.intervals import Interval, hull
+from daskwire.analysis.problems.evidence.retransmissions import Interval, hull
 from daskwire.analysis.problems.evidence.traffic import Pair
 
 COSTLY_S = 0.5  # Dask messages waited for so long; a finding that cost less is a note

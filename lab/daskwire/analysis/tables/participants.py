@@ -10,9 +10,8 @@ import numpy as np
 from daskwire.base.arrays import NONE
 from daskwire.base.schema import Table, add_row, empty
 from daskwire.decoder.capture import Capture
-from daskwire.decoder.dask.framing.messagepack import text
-from daskwire.decoder.dask.nodes.clusters import cluster_name
-from daskwire.decoder.dask.nodes.identities import Endpoint
+from daskwire.decoder.dask.content import text
+from daskwire.decoder.dask.nodes import Endpoint, cluster_name
 from daskwire.decoder.net.segments import FIN, RST
 
 WORKER, NANNY, CLIENT, SCHEDULER = "worker", "nanny", "client", "scheduler"

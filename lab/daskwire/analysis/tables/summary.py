@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from daskwire.analysis.tables.completeness import completeness, is_complete
-from daskwire.analysis.tables.transfers import step_times
+from daskwire.analysis.tables.messages import step_times
 from daskwire.decoder.capture import Capture
-from daskwire.decoder.dask.framing.content import MessageKind
+from daskwire.decoder.dask.content import MessageKind
 from daskwire.decoder.dask.relays import RELAYED
-from daskwire.decoder.net.packets.skipped import FRAGMENTS, ORDINARY
-from daskwire.decoder.net.packets.tunnels import UDP_PORT
+from daskwire.decoder.net.packets.layers import FRAGMENTS, ORDINARY, UDP_PORT
 
 NOTABLE = 0.01  # share of all packets from which skipped packets matter
 UDP_SERVICES = frozenset(  # DNS, DHCP, NTP, NetBIOS, SNMP, QUIC, IKE, syslog, SSDP, SIP, mDNS, LLMNR

@@ -14,8 +14,7 @@ import numpy as np
 from daskwire.base.arrays import NONE, Array, Floats, Ints
 from daskwire.base.schema import TABLES, Table, empty
 from daskwire.decoder.capture import Capture
-from daskwire.decoder.dask.framing.messagepack import text
-from daskwire.decoder.dask.framing.reports import NOTES, Report
+from daskwire.decoder.dask.content import NOTES, Report, text
 
 SENT_BY = "compute-task"
 OUTCOMES = {

@@ -8,14 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from daskwire.decoder.dask.carriers.protocols import Streams, uncover
-from daskwire.decoder.dask.carriers.tls import KeyLog
-from daskwire.decoder.dask.framing.headers import recognise
-from daskwire.decoder.dask.framing.splitting import Framed, simple_messages, split_messages
-from daskwire.decoder.file.memory import Memory
+from daskwire.decoder.dask.carriers import KeyLog, Streams, uncover
+from daskwire.decoder.dask.framing import Framed, recognise, simple_messages, split_messages
+from daskwire.decoder.file.source import Memory
 from daskwire.decoder.net.segments import Segments
-from daskwire.decoder.net.stream import ByteStream, Stream
-from daskwire.decoder.net.tcp import Pieces
+from daskwire.decoder.net.tcp import ByteStream, Pieces, Stream
 
 Forms = npt.NDArray[np.int8]  # class of each piece of a stream, see ``simple_messages``
 

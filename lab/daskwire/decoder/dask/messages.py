@@ -12,12 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from daskwire.base.arrays import NONE, Ints, ascending, equally_long, require
+from daskwire.decoder.dask.content import MessageKind, Note, unpack
 from daskwire.decoder.dask.conversations import Conversation
-from daskwire.decoder.dask.framing.content import MessageKind
-from daskwire.decoder.dask.framing.headers import Generation, NotAHeaderError, decompress, read_header
-from daskwire.decoder.dask.framing.messagepack import unpack
-from daskwire.decoder.dask.framing.reports import Note
-from daskwire.decoder.net.stream import ByteStream, arrival, seen_before
+from daskwire.decoder.dask.framing import Generation, NotAHeaderError, decompress, read_header
+from daskwire.decoder.net.tcp import ByteStream, arrival, seen_before
 
 COLUMNS = ("position", "size", "frames", "body_at", "body_size")
 OP_COLUMNS = ("op_message", "op_name", "op_key", "op_note")
@@ -38,13 +36,13 @@ class Messages:
         time_ns: when the first byte passed the capture point, in nanoseconds since 1970. Sorted by it.
         end_ns: when the last byte passed. Before ``time_ns`` if the first bytes had to be sent again.
         seen: captured bytes of the message, by their length on the wire: 0 to ``size``.
-        kind: see ``daskwire.decoder.dask.framing.content.MessageKind``.
+        kind: see ``daskwire.decoder.dask.content.MessageKind``.
         answer: index of the reply to a request, or of the request to a reply, each of which refers to the
             other and is in the opposite flow. NONE (-1) without.
         op_message: (per op) index of its message. Sorted; a batch has several ops, a reply none.
         op_name: (per op) its name.
         op_key: (per op) its task key, None without.
-        op_note: (per op) what ``daskwire.decoder.dask.framing.reports`` keeps of it.
+        op_note: (per op) what ``daskwire.decoder.dask.content`` keeps of it.
     """
 
     flow: Ints

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from daskwire.decoder.dask.content import UndecodableError, name, text, unpack
 from daskwire.decoder.dask.conversations import Conversation
-from daskwire.decoder.dask.framing.headers import Generation
-from daskwire.decoder.dask.framing.messagepack import UndecodableError, name, text, unpack
+from daskwire.decoder.dask.framing import Generation
 from daskwire.decoder.dask.messages import Messages, content, frames
 
 MARKS = ("__Serialized__", "__Pickled__")

@@ -15,10 +15,10 @@ from ipaddress import ip_address
 from itertools import permutations
 from typing import NamedTuple
 
+from daskwire.decoder.dask.content import MessageKind
 from daskwire.decoder.dask.conversations import Conversation
-from daskwire.decoder.dask.framing.content import MessageKind
 from daskwire.decoder.net.connections import Connections
-from daskwire.decoder.net.stream import arrival
+from daskwire.decoder.net.tcp import arrival
 
 RELAYED = "relayed Dask"  # protocol of the second of two connections
 SAMPLED_MESSAGES_OF_A_FLOW = 32

@@ -14,15 +14,20 @@ import numpy as np
 
 from daskwire.base.arrays import Ints
 from daskwire.base.errors import WireError
-from daskwire.decoder.file.record_index import BLOCK, Layout, diagnose, heads, index, mean_record
 from daskwire.decoder.file.records import (
+    BLOCK,
     MAX_PACKET,
     PEEK,
     SPARSE,
     Advise,
+    Layout,
     Progress,
     Records,
     batches,
+    diagnose,
+    heads,
+    index,
+    mean_record,
     no_advice,
 )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskwire.base.errors import WireError
-from daskwire.decoder.file import foreign, pcap, pcapng
+from daskwire.decoder.file import pcap, pcapng, source
 from daskwire.decoder.file.records import Progress, Records
 from daskwire.decoder.file.source import Advisor, Source
 
@@ -62,7 +62,7 @@ def read_blocks(name: str, view: memoryview, progress: Progress) -> Iterator[Rec
             except WireError as error:
                 raise WireError(f"{name}: {error}") from None
             return
-    raise WireError(f"{name}: {foreign.describe(view, name)}")
+    raise WireError(f"{name}: {source.describe(view, name)}")
 
 
 def first_packet_ns(sources: Iterable[Source]) -> int:
@@ -72,8 +72,8 @@ def first_packet_ns(sources: Iterable[Source]) -> int:
         WireError: a file cannot be read, or none contains a packet.
     """
     times = []
-    for source in sources:
-        for records in read_blocks(source.name, source.view[:FIRST_BYTES], Progress()):
+    for one in sources:
+        for records in read_blocks(one.name, one.view[:FIRST_BYTES], Progress()):
             times.append(int(records.time_ns.min()))
             break
     if not times:

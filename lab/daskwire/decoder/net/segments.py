@@ -39,7 +39,7 @@ class Segments:
         ip_id: IPv4 identification, 0 for IPv6. Linux also sends 0.
         tsval: timestamp value, 0 without the flag STAMPED.
         tsecr: timestamp echo reply, 0 without the flag STAMPED.
-        point: number of the capture point, see ``daskwire.decoder.net.packets.capture_points``.
+        point: number of the capture point, see ``daskwire.decoder.net.packets.layers``.
     """
 
     time_ns: Ints

@@ -12,7 +12,7 @@ import daskwire.terminal
 import pytest
 from click.testing import CliRunner
 from daskwire.base.printable import plain
-from daskwire.terminal import text
+from daskwire.terminal import printing
 from daskwire.terminal.cli import wire
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,8 +89,8 @@ def test_text_is_wrapped_on_a_terminal_only(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     for terminal in (False, True):
-        monkeypatch.setattr("daskwire.terminal.text.on_terminal", partial(bool, terminal))
-        text.write_text("a line with more than 20 characters", "-  ", "   ")
+        monkeypatch.setattr("daskwire.terminal.printing.on_terminal", partial(bool, terminal))
+        printing.write_text("a line with more than 20 characters", "-  ", "   ")
     assert capsys.readouterr().out.splitlines() == [
         "-  a line with more than 20 characters",
         "-  a line with more",
@@ -123,7 +123,7 @@ def test_only_the_text_module_writes_output() -> None:
             call = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             if call in ("print", "Console") or call.split(".")[-1] in ("echo", "secho", "write", "print"):
                 actual.add(path.name)
-    assert actual == {Path(text.__file__).name}
+    assert actual == {Path(printing.__file__).name}
 
 
 def test_pipe_output_has_complete_names_and_aligned_columns(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
-from daskwire.analysis.tables.exchange import Packet
+from daskwire.analysis.tables.traffic import Packet
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from daskwire.analysis.tables.exchange import Packet, flat, shortened
+from daskwire.analysis.tables.traffic import Packet, flat, shortened
 
 from dasklab.model.forms.number_format import format_number
 from dasklab.report.drawings import figures

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from daskwire.analysis.problems.evidence.intervals import Interval, hull
+from daskwire.analysis.problems.evidence.retransmissions import Interval, hull
 from daskwire.analysis.problems.evidence.traffic import Pair, Traffic
 from daskwire.decoder.net.health import Connect, connects
 from daskwire.decoder.net.segments import ACK, RST, SYN

@@ -14,8 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskwire.analysis.problems.evidence.intervals import SECOND_NS, Interval, intervals, merged
-from daskwire.analysis.problems.evidence.retransmissions import Retransmissions
+from daskwire.analysis.problems.evidence.retransmissions import (
+    SECOND_NS,
+    Interval,
+    Retransmissions,
+    intervals,
+    merged,
+)
 from daskwire.analysis.problems.evidence.traffic import Pair, Traffic
 from daskwire.base.arrays import Flags, Ints
 from daskwire.decoder.net.segments import ACK, FIN, RST, SYN

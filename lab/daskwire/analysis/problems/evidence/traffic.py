@@ -10,27 +10,24 @@ from itertools import pairwise
 
 import numpy as np
 
-from daskwire.analysis.problems.evidence.intervals import (
+from daskwire.analysis.problems.evidence.retransmissions import (
     SECOND_NS,
     Interval,
-    intersect,
-    intervals,
-    merged,
-    overlap,
-)
-from daskwire.analysis.problems.evidence.retransmissions import (
     Late,
     Retransmissions,
+    intersect,
+    intervals,
     late_segments,
+    merged,
+    overlap,
     retransmissions,
 )
+from daskwire.analysis.tables.messages import outline
 from daskwire.analysis.tables.participants import CLIENT, departure, participants
-from daskwire.analysis.tables.transfers import outline
 from daskwire.base.arrays import Flags, Ints
 from daskwire.base.schema import Table
 from daskwire.decoder.capture import Capture
-from daskwire.decoder.net.extent import acknowledged
-from daskwire.decoder.net.health import Samples, echo_delays, rtt_samples
+from daskwire.decoder.net.health import Samples, acknowledged, echo_delays, rtt_samples
 
 Pair = tuple[str, str, str]  # cluster, source, destination
 Node = tuple[str, str]  # cluster and name

@@ -17,19 +17,27 @@ import numpy.typing as npt
 from daskwire.base.arrays import U16, Array, Flags, Ints, header_type, overlapping
 from daskwire.decoder.file.records import PEEK, Records
 from daskwire.decoder.net.packets.control import note_control
-from daskwire.decoder.net.packets.layers import Batch, Internet, Layer, Shared, gather, some, u8, u16, u32
-from daskwire.decoder.net.packets.skipped import (
+from daskwire.decoder.net.packets.layers import (
     BAD_IP,
     CUT_IP,
     CUT_TCP,
     FRAGMENTS,
     NO_IP,
     TOO_DEEP,
+    Batch,
+    Internet,
+    Layer,
+    Shared,
     ethertype_reasons,
+    gather,
+    inside,
     link_reason,
+    some,
+    u8,
+    u16,
+    u32,
 )
 from daskwire.decoder.net.packets.tcp_options import read_options
-from daskwire.decoder.net.packets.tunnels import inside
 from daskwire.decoder.net.segments import Segments, Tally
 
 MARGIN = 128  # bytes that a gather may read beyond a packet
@@ -74,7 +82,7 @@ def parse_segments(
 
     Args:
         view: the file.
-        base: address of the file, see ``daskwire.decoder.file.memory``.
+        base: address of the file, see ``daskwire.decoder.file.source``.
         records: the packets.
         shared: collects connections, MAC addresses, capture points and counts.
         file: index of the file.

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from daskwire.analysis.live import metrics
-from daskwire.analysis.live.interface import Tcpdump, is_interface
 from daskwire.analysis.live.monitor import MAX_HOST_NAMES, MAX_NAMES, Monitor
-from daskwire.analysis.live.recording import Recording
+from daskwire.analysis.live.recording import Recording, Tcpdump, is_interface
 from daskwire.decoder.file import tcpdump
 from daskwire.terminal import live
 from daskwire.terminal.cli import wire
@@ -108,7 +107,7 @@ def test_disk_space_is_bounded(pipe: Pipe) -> None:
 
 def test_window_has_its_seconds_at_any_rate(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     """Payload is not stored, so the limit of the window's size does not shorten it."""
-    monkeypatch.setattr("daskwire.analysis.live.window.MAX_WINDOW_BYTES", 1_000_000)
+    monkeypatch.setattr("daskwire.analysis.live.recording.MAX_WINDOW_BYTES", 1_000_000)
     monitor = Monitor(pipe.recording, window_s=10, now=0.0)
     pipe.write(pcap([]))
     for second in range(30):

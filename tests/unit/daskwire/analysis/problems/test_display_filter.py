@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daskwire.analysis.problems.display_filter import display_filter
+from daskwire.analysis.problems.detect import display_filter
 from daskwire.analysis.problems.finding import Finding
 from daskwire.analysis.problems.kinds import KINDS
 

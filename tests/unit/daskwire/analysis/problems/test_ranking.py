@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from daskwire.analysis.problems.detect import ranked
 from daskwire.analysis.problems.finding import Finding
 from daskwire.analysis.problems.kinds import KINDS
-from daskwire.analysis.problems.ranking import ranked
 
 
 def test_problems_are_ranked_by_cost() -> None:

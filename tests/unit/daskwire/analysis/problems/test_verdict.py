@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from daskwire.analysis.problems.verdict import Answer, judge
+from daskwire.analysis.problems.detect import Answer, judge
 from daskwire.terminal.cli import wire
 
 from tests.unit.daskwire.analysis.problems.cluster import Cluster, Read

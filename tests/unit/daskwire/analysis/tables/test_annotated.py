@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from daskwire import open_capture
-from daskwire.analysis.tables.annotated import MAX_PACKET_COMMENTS
+from daskwire.analysis.tables.export import MAX_PACKET_COMMENTS
+from daskwire.terminal.arguments import DISSECTOR
 from daskwire.terminal.cli import wire
-from daskwire.terminal.wireshark import DISSECTOR
 
 from tests.unit.daskwire.build import (
     DATA,

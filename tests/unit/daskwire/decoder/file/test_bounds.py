@@ -13,9 +13,9 @@ import msgpack
 import pyarrow
 import pytest
 from daskwire import Capture, WireError, open_capture
-from daskwire.decoder.dask.framing import lz4, messagepack
-from daskwire.decoder.dask.framing.messagepack import UndecodableError, name, unpack
-from daskwire.decoder.file import packed
+from daskwire.decoder.dask import content
+from daskwire.decoder.dask.content import UndecodableError, name, unpack
+from daskwire.decoder.file import source
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +45,7 @@ def values_in(item: Any) -> int:
 def test_value_count_is_exact(value: Any, pad: int) -> None:
     item = [value, "x" * pad, b"x" * pad, msgpack.ExtType(1, b"x" * pad), [0] * pad]
     body, number = msgpack.packb(item), values_in([value, 0, 0, 0, []]) + pad
-    assert messagepack._has_at_most(body, number) and not messagepack._has_at_most(body, number - 1)
+    assert content._has_at_most(body, number) and not content._has_at_most(body, number - 1)
 
 
 def test_stored_keys_have_limited_length(read: Callable[..., Capture]) -> None:
@@ -64,10 +64,10 @@ def test_stored_keys_have_limited_length(read: Callable[..., Capture]) -> None:
 
 def test_lz4_block_above_the_limit_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"\x80\x00\x00\x00\x8fabcdefgh\x08\x00\x5d\x80abcdefgh"
-    assert len(lz4.lz4_block(data)) == 128
-    monkeypatch.setattr(lz4, "MAX_MESSAGE_BYTES", 127)
+    assert len(content.lz4_block(data)) == 128
+    monkeypatch.setattr(content, "MAX_MESSAGE_BYTES", 127)
     with pytest.raises(UndecodableError, match="impossible size"):
-        lz4.lz4_block(data)
+        content.lz4_block(data)
 
 
 PACKERS = {
@@ -89,17 +89,17 @@ def test_xz_file_that_needs_much_memory_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", PACKERS)
 def test_decompression_stops_at_the_limit(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is 1 GB or 100 x the file size; the test lowers the first."""
-    assert (packed.MINIMUM_LIMIT, packed.RATIO_LIMIT) == (1 << 30, 100)
-    monkeypatch.setattr(packed, "MINIMUM_LIMIT", 1 << 20)
+    assert (source.MINIMUM_LIMIT, source.RATIO_LIMIT) == (1 << 30, 100)
+    monkeypatch.setattr(source, "MINIMUM_LIMIT", 1 << 20)
     path = tmp_path / f"bomb.pcap.{kind}"
     path.write_bytes(PACKERS[kind](pcap(small_talk().packets) + bytes(50_000_000)))
     assert path.stat().st_size < 200_000
     written: list[int] = []
     with open(path, "rb") as file, open(tmp_path / "plain", "w+b") as plain:  # noqa: PTH123
         with pytest.raises(WireError, match="decompresses to more than"):
-            packed.unpack(file, plain, str(path))
+            source.unpack(file, plain, str(path))
         written.append(plain.tell())
-    assert written[0] <= max(1 << 20, 100 * path.stat().st_size) + packed.CHUNK
+    assert written[0] <= max(1 << 20, 100 * path.stat().st_size) + source.UNPACK_BYTES
     with pytest.raises(WireError) as caught:
         open_capture(path)
     message, command = str(caught.value), {"gz": "gzip -dk", "zst": "zstd -d"}[kind]
@@ -128,4 +128,4 @@ def test_full_disk_is_reported(tmp_path: Path) -> None:
         path.open("rb") as file,
         pytest.raises(WireError, match=r"cannot store it in .*: No space left"),
     ):
-        packed.unpack(file, Full(), str(path))
+        source.unpack(file, Full(), str(path))

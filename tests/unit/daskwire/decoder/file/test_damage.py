@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from daskwire import Capture
 from daskwire.analysis.live.follower import Follower
-from daskwire.decoder.dask.framing.content import MessageKind
+from daskwire.decoder.dask.content import MessageKind
 
 from tests.unit.daskwire.build import GOLDEN, Packet, golden_bytes, packets_of, pcap
 from tests.unit.daskwire.conftest import golden_capture

@@ -7,17 +7,15 @@ import random
 
 import numpy as np
 from daskwire.decoder.file import pcap as reader
-from daskwire.decoder.file import record_index
-from daskwire.decoder.file.memory import Memory
+from daskwire.decoder.file import records
 from daskwire.decoder.file.pcap import blocks
 from daskwire.decoder.file.records import Progress
+from daskwire.decoder.file.source import Memory
 from daskwire.decoder.net.connections import split_reused
 from daskwire.decoder.net.packets.headers import parse_segments
-from daskwire.decoder.net.packets.layers import Shared
-from daskwire.decoder.net.packets.tunnels import TUNNEL_PORTS
+from daskwire.decoder.net.packets.layers import TUNNEL_PORTS, Shared
 from daskwire.decoder.net.segments import Segments, concatenate
-from daskwire.decoder.net.stream import Stream
-from daskwire.decoder.net.tcp import Pieces, reassemble
+from daskwire.decoder.net.tcp import Pieces, Stream, reassemble
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -163,10 +161,10 @@ def test_lockstep_index_equals_the_serial_index() -> None:
     for order in "<>":
         view = memoryview(pcap(packets, order))
         layout = reader._layout(order, 1_000_000)
-        serial = record_index._serial(view, 24, len(view), layout)
-        together = record_index._lockstep(view, 24, len(view), layout, 100, len(packets))
+        serial = records._serial(view, 24, len(view), layout)
+        together = records._lockstep(view, 24, len(view), layout, 100, len(packets))
         assert together is not None
-        for actual in (together, record_index.index(view, 24, len(view), layout)):
+        for actual in (together, records.index(view, 24, len(view), layout)):
             assert np.array_equal(actual.position, serial.position) and len(serial.position) == len(packets)
             assert actual.end == len(view)
 
@@ -177,4 +175,4 @@ def test_records_within_payload_do_not_mislead_the_index() -> None:
     packets = [(1_700_000_000 * 10**9 + i, inner + bytes([i % 256]), len(inner) + 1) for i in range(6000)]
     view = memoryview(pcap(packets, "<"))
     layout = reader._layout("<", 1_000_000)
-    assert len(record_index.index(view, 24, len(view), layout).position) == 6000
+    assert len(records.index(view, 24, len(view), layout).position) == 6000

@@ -12,10 +12,8 @@ from pathlib import Path
 import msgpack
 import pytest
 from daskwire import Capture
-from daskwire.decoder.dask.framing.content import MessageKind
-from daskwire.decoder.dask.framing.headers import Generation, decompress, generation_of, recognise
-from daskwire.decoder.dask.framing.lz4 import lz4_block
-from daskwire.decoder.dask.framing.messagepack import UndecodableError, unpack
+from daskwire.decoder.dask.content import MessageKind, UndecodableError, lz4_block, unpack
+from daskwire.decoder.dask.framing import Generation, decompress, generation_of, recognise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,1 +1,0 @@
-"""What carries Dask's messages: plain TCP, TLS or WebSocket."""

@@ -1,1 +1,0 @@
-"""Split a byte stream into Dask messages, and decode their bodies."""

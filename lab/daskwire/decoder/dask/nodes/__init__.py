@@ -1,1 +1,0 @@
-"""Which node is at which endpoint: names, roles, processes and clusters."""
