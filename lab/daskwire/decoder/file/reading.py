@@ -72,8 +72,8 @@ def first_packet_ns(sources: Iterable[Source]) -> int:
         WireError: a file cannot be read, or none contains a packet.
     """
     times = []
-    for one in sources:
-        for records in read_blocks(one.name, one.view[:FIRST_BYTES], Progress()):
+    for file in sources:
+        for records in read_blocks(file.name, file.view[:FIRST_BYTES], Progress()):
             times.append(int(records.time_ns.min()))
             break
     if not times:
