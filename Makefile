@@ -55,11 +55,12 @@ unit: .venv/ready ## all unit tests, those of `quick` too
 	$(BIN)/pytest $(SIDE_BY_SIDE) 3 tests/unit
 
 .PHONY: lint
-lint: .venv/ready $(SCHEMA) ## ruff, contracts between packages, plain language, mypy, ansible-lint
+lint: .venv/ready $(SCHEMA) ## ruff, contracts between packages, plain language, size, mypy, ansible-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tests/plain_language.py
+	$(BIN)/python tests/house_size.py
 	@$(MAKE) --no-print-directory -j2 --output-sync=target types ansible-rules
 
 .PHONY: schema
