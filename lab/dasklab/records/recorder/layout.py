@@ -86,7 +86,7 @@ WORKER = COMMON | {
 
 
 ADDED_LATER = {
-    "cpu": ("loop_cpu", "held"),
+    "cpu": ("loop_cpu", "held", "machine"),
     "tasks": ("client", "cpu", "cpu_waiting", "cpu_turns"),
     "calls": ("missing",),
 }
