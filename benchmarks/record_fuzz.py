@@ -6,9 +6,9 @@
 A mutation writes a senseless value into a cell (times past any clock, infinities, text where JSON is due,
 terminal escapes), or removes, renames or exchanges columns, of one table of one of the records in
 `tests/data/records`. Faults are: a traceback, a control character in the output, another exit status than
-those of the documentation, more than a minute of CPU time, and a verdict of `dasklab check` that contradicts
-the one without the mutation. Each mutation has a seed, which is printed with a fault: `--mutations 1 --seed
-SEED` repeats it.
+those of the documentation, more than a minute of CPU time or 4 GiB of memory, and a verdict of `dasklab check`
+that contradicts the one without the mutation. Each mutation has a seed, which is printed with a fault:
+`--mutations 1 --seed SEED` repeats it.
 
 The program prints the faults, where "damaged or unexpected" was printed, and a line of figures. The exit
 status is 1 if there is a fault.
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
 import shutil
 import sys
 import tempfile
@@ -31,13 +32,14 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from click.testing import CliRunner
 from dasklab.breakdown.show import explain as explaining
 from dasklab.breakdown.show.explain import Explained, explain
 from dasklab.cli import main as dasklab
 from dasklab.comparison.check import Verdict, check
-from dasklab.errors import DamagedError, LabError
+from dasklab.errors import UNFORESEEN, DamagedError, LabError
 from dasklab.records import chunk_file
 from dasklab.records.anonymize import ARRAY_CODES
 from dasklab.records.document import RECORD, Record
@@ -55,6 +57,7 @@ SOURCES = (
 EXIT_STATUSES = {0, 1, 3}
 LIMIT_PCT = 10.0
 MAX_CPU_S = 60.0
+MAX_BYTES = 4 * 1024**3  # of address space; a fault is then a MemoryError
 APART_S = 1000.0  # between two copies of a record
 NUMBERS: dict[str, tuple[float, ...]] = {
     "t": (-1, -2, 0, 10**9, 10**15, 2**62, -(2**63)),
@@ -185,8 +188,9 @@ class Fuzzer:
                 explained.append(explain(trial, captured))
             return explained[0]
 
-        explaining.explain, start = explain_once, time.process_time()
-        faults = [*self.command(record, chance), *self.verdict(record, source)]
+        start = time.process_time()
+        with mock.patch.object(explaining, "explain", explain_once):
+            faults = [*self.command(record, chance), *self.verdict(record, source)]
         if time.process_time() - start > MAX_CPU_S:
             faults.append(f"more than {MAX_CPU_S:g} s of CPU time")
         self.faults += [f"seed {seed}: {source}: {what}: {fault}" for fault in faults]
@@ -216,6 +220,8 @@ class Fuzzer:
             verdict = check(new, old, LIMIT_PCT).verdict
         except DamagedError:
             self.answers["check: damaged"] += 1
+        except (*UNFORESEEN, MemoryError) as error:
+            yield f"check: {error!r}"
         except LabError:
             self.answers["check: refused"] += 1
         else:
@@ -230,6 +236,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the first mutation")
     options = parser.parse_args()
     start = time.monotonic()
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     with tempfile.TemporaryDirectory() as folder:
         fuzzer = Fuzzer(Path(folder))
         for seed in range(options.seed, options.seed + options.mutations):

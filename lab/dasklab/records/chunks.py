@@ -24,6 +24,7 @@ Columns = dict[str, npt.NDArray[Any]]
 KINDS = {"t": "<i8", "i": "<i8", "f": "<f8", "s": "<i4"}
 MAX_CLOCK_STEP_S = 86_400.0  # a clock that is set back in the middle makes a duration negative
 MAX_NUMBER = 1e18  # beyond all seconds, bytes, threads' identifiers and numbers of things
+MAX_THREADS = 65_536  # of a worker; each of them has a row of its own in an explanation
 TYPES = {"t": float, "f": float, "i": np.int64, "s": object}
 
 
@@ -89,7 +90,7 @@ def unpack(
                 _check_texts_and_kind(expected[name], kind, more)
             frame[name] = _values(kind, more, np.frombuffer(content, KINDS[kind], rows), texts)
             if name in expected:
-                _check_numbers(kind, frame[name])
+                _check_numbers(expected[name], frame[name])
         except UNFORESEEN as error:
             raise ValueError(f"table {table}, column {name}: {error}") from error
     for name in expected:
@@ -125,15 +126,18 @@ def _check_texts_and_kind(column: Column, kind: str, more: Any) -> None:
                 raise ValueError("a stack of something else than functions")
 
 
-def _check_numbers(kind: str, values: npt.NDArray[Any]) -> None:
+def _check_numbers(column: Column, values: npt.NDArray[Any]) -> None:
     """Refuse times beyond all clocks, and numbers that are infinite or beyond all that is counted."""
-    if kind == "s" or not len(values):
+    if column.kind == "s":
         return
-    least, most = np.nanmin(values, initial=0), np.nanmax(values, initial=0)
-    lowest = 0.0 if kind == "t" else -MAX_CLOCK_STEP_S
-    if least < lowest or most > (MAX_TIME_S if kind == "t" else MAX_NUMBER):
-        beyond = least if least < lowest else most
-        raise ValueError(f"{beyond:g} is no {'time' if kind == 't' else 'number that anything has'}")
+    lowest, highest, noun = -MAX_CLOCK_STEP_S, MAX_NUMBER, "number that anything has"
+    if column.kind == "t":
+        lowest, highest, noun = 0.0, MAX_TIME_S, "time"
+    elif column.content == "threads":
+        lowest, highest, noun = 0.0, MAX_THREADS, "number of threads"
+    for end in (np.nanmin(values, initial=0), np.nanmax(values, initial=0)):
+        if not lowest <= end <= highest:
+            raise ValueError(f"{end:g} is no {noun}")
 
 
 def complete(tables: Tables, process: str) -> Tables:

@@ -47,7 +47,7 @@ class Code:
 
     @property
     def head(self) -> str:
-        """The first lines of the text, indented and safe to print."""
+        """The first lines of the text, indented."""
         lines = [line for line in self.text.splitlines() if line.strip()]
         head_lines = [f"    {line[:MAX_LINE_CHARACTERS]}" for line in lines[:HEAD_LINES]]
         more = len(lines) - HEAD_LINES

@@ -11,6 +11,7 @@ A content is stated for each column that may hold something of the user's; ``pri
 - ``name``: a name that the user chose. ``type``: the name of a type. ``stack``: a stack of functions.
 - ``metric``: the labels of a metric. ``setting``: the name of a setting.
 - ``event``: what happened. ``detail``: more about it.
+- ``threads``: how many of them a worker has.
 - ``path``, ``line``, ``code``: where the user's code is, and its text.
 
 A text without a content counts as a secret.
@@ -58,7 +59,7 @@ SCHEDULER = COMMON | {
     "graphs": "number:i received:t client:s:key tasks:i materialise:f order:f state:f",
     "results": "time:t client:s:key key:s:key",
     "events": "time:t kind:s:event subject:s:subject detail:s:detail",
-    "workers": "time:t worker:s:place name:s:host threads:i host:s:host kind:s:word",
+    "workers": "time:t worker:s:place name:s:host threads:i:threads host:s:host kind:s:word",
     "load": "time:t worker:s:place processing:i occupancy:f queued:i",
     "memory": "time:t worker:s:place process:f managed:f spilled:f limit:f",
     "steals": "time:t kind:s:word key:s:key victim:s:place thief:s:place",

@@ -101,7 +101,7 @@ def test_no_command_executes_what_a_run_carries(
         assert "no measured trial shows the costs of array_study" in result.stderr
     else:
         assert "--trust-source" in result.stderr
-        assert (r"# \x1b]0;title\x07" in result.stderr) == has_source
+        assert (r"# \u001b]0;title\u0007" in result.stderr) == has_source
 
 
 def test_code_of_a_packed_run_is_not_executed_even_if_it_is_trusted(run_folder: Path, marker: Path) -> None:

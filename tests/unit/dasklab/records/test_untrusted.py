@@ -87,6 +87,7 @@ SENSELESS = {
     "a time before 1970": ("busy", "start", known("start", -1e9)),
     "minus infinity": ("metrics", "value", number("value", "d", -float("inf"))),
     "no number of threads": ("workers", "threads", number("threads", "q", -(2**63))),
+    "more threads than memory": ("workers", "threads", number("threads", "q", 2**31)),
     "no JSON in a setting": ("config", "value", text("value", "1s")),
     "no JSON in a detail": ("events", "detail", text("detail", "{0.__class__}")),
     "no stack": ("profile", "stack", text("stack", '"x"')),

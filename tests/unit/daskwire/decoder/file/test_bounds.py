@@ -102,7 +102,10 @@ def test_decompression_stops_at_the_limit(tmp_path: Path, kind: str, monkeypatch
     assert written[0] <= max(1 << 20, 100 * path.stat().st_size) + source.UNPACK_BYTES
     with pytest.raises(WireError) as caught:
         open_capture(path)
-    message, command = str(caught.value), {"gz": "gzip -dk", "zst": "zstd -d"}[kind]
+    message, command = (
+        str(caught.value),
+        {"gz": "gzip -dk", "xz": "xz -dk", "bz2": "bzip2 -dk", "zst": "zstd -d"}[kind],
+    )
     assert message.startswith(f"{path}: decompresses to more than") and command in message
 
 
