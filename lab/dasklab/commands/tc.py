@@ -73,7 +73,7 @@ def tc(
     \b
     dasklab tc worker-1                              show
     dasklab tc worker-1 --delay 10ms --rate 50mbit   impair
-    dasklab tc worker-1 reset                        clear, also of what other programs set
+    dasklab tc worker-1 reset                        clear, whoever impaired it
     """
     requested = {key: value for key, value in amounts.items() if value}
     if requested and action == RESET:

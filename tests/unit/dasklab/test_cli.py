@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 from dasklab import cli, terminal
 from dasklab.cli import COMMANDS, main
 from dasklab.commands import up
-from dasklab.console.lab import playbooks
+from dasklab.console.lab import guest_program, playbooks
 from dasklab.machines import local_host
 from dasklab.machines.doctor import CheckedLab
 from dasklab.machines.endpoint import presence
@@ -253,7 +253,10 @@ def test_what_is_gone_is_not_a_command_again() -> None:
     assert not set(REPLACED) & {name for names in COMMANDS.values() for name in names}
 
 
-def test_the_inventory_may_precede_the_command() -> None:
+def test_the_inventory_may_precede_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        guest_program, "call_each", lambda _, hosts, *__: [{"differences": []} for _ in hosts]
+    )
     existing = EXAMPLES / "existing" / "hosts.yml"
     output = run("-i", str(existing), "doctor").output
     assert f"inventory {existing}: client, scheduler, worker-1, worker-2, worker-3" in output

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from dasklab.cli import main
 from dasklab.commands import up
-from dasklab.console.lab import target
+from dasklab.console.lab import guest_program, target
+from dasklab.errors import LabError
 from dasklab.machines.endpoint import presence
 from dasklab.model.experiments import experiment
 from dasklab.running.driver import driver
@@ -110,8 +112,23 @@ def test_doctor_knows_that_the_lab_runs(
     monkeypatch.setattr(presence, "require_endpoint", lambda *_: None)
     monkeypatch.setattr(presence, "stopped", lambda *_: stopped)
     monkeypatch.setattr("dasklab.machines.doctor.examine", lambda *_, **__: ())
-    output = run(checked_lab.create(tmp_path, OK), "doctor").stdout
+    answers: dict[str, Any] = {
+        "worker-1": {"differences": []},
+        "worker-3": LabError("worker-3 does not answer"),
+    }
+    monkeypatch.setattr(
+        guest_program,
+        "call_each",
+        lambda _, hosts, *__: [answers.get(host, {"differences": []}) for host in hosts],
+    )
+    inventory = checked_lab.create(tmp_path, OK)
+    output = run(inventory, "doctor").stdout
     assert output.splitlines()[-1] == f"Nothing is missing. {step}"
+    assert "note  the lab link was not checked: worker-3 does not answer\n" in output
+    answers["worker-1"]["differences"].append("eth1 is down")
+    result = run(inventory, "doctor")
+    assert result.exit_code == 1
+    assert "FAIL  worker-1: eth1 is down\n      dasklab tc worker-1 reset\n" in result.stdout
 
 
 def test_resumed_run_says_that_its_workload_has_changed(tmp_path: Path) -> None:
