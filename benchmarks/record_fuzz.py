@@ -6,9 +6,9 @@
 A mutation writes a senseless value into a cell (times past any clock, infinities, text where JSON is due,
 terminal escapes), or removes, renames or exchanges columns, of one table of one of the records in
 `tests/data/records`. Faults are: a traceback, a control character in the output, another exit status than
-those of the documentation, more than a minute of CPU time or 4 GiB of memory, and a verdict of `dasklab check`
-that contradicts the one without the mutation. Each mutation has a seed, which is printed with a fault:
-`--mutations 1 --seed SEED` repeats it.
+those of the documentation, more than a minute of CPU time or 4 GiB of memory, and a verdict of
+`dasklab check` that contradicts the one without the mutation. Each mutation has a seed, which is printed with
+a fault: `--mutations 1 --seed SEED` repeats it.
 
 The program prints the faults, where "damaged or unexpected" was printed, and a line of figures. The exit
 status is 1 if there is a fault.
