@@ -43,6 +43,8 @@ def main() -> int:
     """Compare, or write; return the exit status."""
     text = PYPROJECT.read_text(encoding="utf-8")
     rows: dict[str, list[float]] = tomllib.loads(text)["tool"]["house-size"]
+    start = text.index("[tool.house-size]")
+    head, text = text[:start], text[start:]
     grown = 0
     for folder, row in rows.items():
         actual = size(ROOT / folder)
@@ -51,9 +53,11 @@ def main() -> int:
                 grown += 1
                 print(f"{folder} has {number:,} {name}, at most {limit:,}: take away as much as you add")
         lower = ", ".join(str(min(pair)) for pair in zip(actual, row, strict=True))
-        text = re.sub(rf'^"{re.escape(folder)}" = .*$', f'"{folder}" = [{lower}]', text, flags=re.MULTILINE)
+        text = re.sub(
+            rf'^"{re.escape(folder)}" = .*$', f'"{folder}" = [{lower}]', text, count=1, flags=re.MULTILINE
+        )
     if "--write" in sys.argv[1:]:
-        PYPROJECT.write_text(text, encoding="utf-8")
+        PYPROJECT.write_text(head + text, encoding="utf-8")
     return 1 if grown else 0
 
 
