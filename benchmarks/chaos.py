@@ -172,7 +172,7 @@ def main() -> None:
 def strike(targets: Sequence[str], folder: Path) -> list[int]:
     """Start this program for each target in new namespaces, and wait. Return the exit statuses."""
     # All ends with this program. The shell collects the exit status of orphans, as init does.
-    alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "-mnpf", "--mount-proc", "--kill-child"]
+    alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "-mnpfC", "--mount-proc", "--kill-child"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     children = []
