@@ -16,7 +16,6 @@ far. The last line is the command that removes the lab.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -26,10 +25,28 @@ import subprocess
 import sys
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "folder": (Path, "of the lab and its results"),
+            "--comparisons": (40, "how many to make, under each condition"),
+            "--levels": (10, "levels of an experiment"),
+            "--blocks": (3, "blocks of an experiment"),
+            "--repeats": (2, "repeats of a trial"),
+            "--only": (("quiet", "neighbour"), "one of the conditions"),
+            "--report": (False, "print the results so far"),
+        },
+        smallest="{folder} --report",
+    )
 
 import yaml
 from dasklab.console.trials.exit_status import ExitStatus
@@ -177,17 +194,8 @@ def measure(lab: Lab, condition: str, comparisons: int, levels: int) -> None:
         lab.command("run", target, *seed, results=condition)
 
 
-def main() -> int:
+def main(options: Namespace) -> int:
     """Measure what is missing and print the counts; return 1 if more is shown than promised."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--comparisons", type=int, default=40)
-    parser.add_argument("--levels", type=int, default=10)
-    parser.add_argument("--blocks", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--only", choices=CONDITIONS)
-    parser.add_argument("--report", action="store_true")
-    options = parser.parse_args()
     lab = Lab(options.folder.resolve())
     lab.folder.mkdir(parents=True, exist_ok=True)
     conditions = [options.only] if options.only else list(CONDITIONS)
@@ -214,4 +222,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(ARGUMENTS))

@@ -12,19 +12,35 @@ took. Needs root, iproute2 and nftables.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from benchmarks.support.command_line import chosen, parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--out": (Path, "folder of the trials"),
+            "--only": ([str], "these cases"),
+            "--repeat": (4, "pairs of each case"),
+            "--first": (0, "number of the first pair"),
+            "--repeats": (2, "repeats of a trial"),
+        },
+        smallest="--out {folder} --only waiting_worker --repeat 1 --repeats 1",
+        needs=("root", "ip", "nft"),
+    )
 
 from dasklab.breakdown.model.causes import (
     CPU,
@@ -41,7 +57,8 @@ from dasklab.breakdown.show.explain import explain
 from dasklab.comparison.difference import Difference
 from dasklab.model.files import RECORD_FOLDER
 from dasklab.results.run import open_trial
-from namespace_cluster import Cluster, cluster, keep
+
+from benchmarks.namespace_cluster import Cluster, cluster, keep
 
 SLOW_WORKER = """
 import time
@@ -315,19 +332,10 @@ def judge(case: Case, out: Path, repeats: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))
-    parser.add_argument("--repeat", type=int, default=4)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--repeats", type=int, default=2)
-    args = parser.parse_args()
+def main(args: Namespace) -> None:
     judged: list[dict[str, Any]] = []
     for index in range(args.first, args.first + args.repeat):
-        for name in args.only:
+        for name in chosen(args.only, CASES):
             judged.append(judge(CASES[name](index), args.out / f"{name}-{index}", args.repeats))
             print(json.dumps(judged[-1]), flush=True)
     right = [row for row in judged if row["right"]]
@@ -336,4 +344,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

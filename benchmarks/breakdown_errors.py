@@ -10,9 +10,21 @@ same work without the cap. Both take several trials; the last line sums up.
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "kind": (("clocks", "lifted"), "what to compare"),
+            "trials": ([str], "trials, or pairs of them"),
+        },
+        smallest="clocks {record}",
+    )
 
 import numpy as np
 from dasklab.breakdown.show.explain import explain
@@ -63,16 +75,9 @@ def _pair(text: str) -> tuple[Path, Path]:
     return Path(capped), Path(free)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    kinds = parser.add_subparsers(dest="kind", required=True)
-    kinds.add_parser("clocks").add_argument("trials", nargs="+", type=Path)
-    kinds.add_parser("lifted").add_argument("pairs", nargs="+", type=_pair)
-    args = parser.parse_args()
-    clocks(args.trials) if args.kind == "clocks" else lifted(args.pairs)
+def main(args: Namespace) -> None:
+    clocks(map(Path, args.trials)) if args.kind == "clocks" else lifted(map(_pair, args.trials))
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -1,7 +1,6 @@
 """Kill processes at random moments: does everything survive the death of any process that works on it?
 
     python benchmarks/chaos.py                                 # the whole plan: an hour on two quiet cores
-    python benchmarks/chaos.py --only pack --rounds 2          # the smallest form: seconds
     python benchmarks/chaos.py --only run,resume --folder /tmp/chaos --seed 7
 
 Each round starts a command, waits until it has begun its work, and strikes at a moment that the seed
@@ -23,21 +22,35 @@ Exit status: 0 if nothing was wrong, else 1. It needs root, and for the lab what
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.support.command_line import chosen, parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--seed": (1, "seed of order and moments"),
+            "--only": ("", "commands, such as run,resume; all if none is named"),
+            "--rounds": (1000, "at most so many on each target"),
+            "--folder": (Path(tempfile.gettempdir()) / "dasklab-chaos", "of what is struck"),
+            "--target": (("lab", "cluster"), "(used by the program itself)"),
+        },
+        smallest="--only pack --rounds 1 --folder {folder}",
+        needs=("root", "unshare", "setpriv"),
+    )
+
 SIGNALS = ("SIGKILL", "SIGTERM", "Ctrl-C", "Ctrl-C twice", "SIGSTOP")
 OF_A_LAB = (*SIGNALS, "endpoint", "playbook", "playbook's worker")
 OF_A_CLUSTER = ("Dask worker", "scheduler")
@@ -82,8 +95,8 @@ def plan(target: str, seed: int) -> Iterator[tuple[str, str]]:
 
 def serve(target: str, folder: Path, seed: int, only: Sequence[str], limit: int) -> None:
     """Play the rounds of a target that are not done. This runs in namespaces of its own."""
-    from chaos_bench import Round
-    from chaos_targets import Cluster, Lab
+    from benchmarks.support.chaos_bench import Round
+    from benchmarks.support.chaos_targets import Cluster, Lab
 
     # A shell's background process ignores Ctrl-C, and so would the commands that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -137,21 +150,10 @@ def table(outcomes: list[dict[str, Any]]) -> Iterator[str]:
     yield f"\nLoad of the machine: {min(loads, default=0):.0f} to {max(loads, default=0):.0f}."
 
 
-def main() -> None:
-    """Parse the command line, strike both targets, print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(args: Namespace) -> None:
+    """Strike both targets, print the table."""
     every = [command for commands in COMMANDS.values() for command in commands]
-    parser.add_argument("--seed", type=int, default=1, help="seed of order and moments (default %(default)s)")
-    parser.add_argument("--only", default=",".join(every), help="commands (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=1000, help="at most so many on each target")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "dasklab-chaos")
-    parser.add_argument("--target", choices=COMMANDS, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    folder, only = args.folder.resolve(), args.only.split(",")
-    if unknown := set(only) - set(every):
-        parser.error(f"no such command: {', '.join(sorted(unknown))}; commands are {', '.join(every)}")
+    folder, only = args.folder.resolve(), chosen([word for word in args.only.split(",") if word], every)
     if args.target:
         serve(args.target, folder, args.seed, only, args.rounds)
         return
@@ -159,7 +161,7 @@ def main() -> None:
     (folder / "stop").unlink(missing_ok=True)
     targets = [name for name, commands in COMMANDS.items() if set(commands) & set(only)]
     modules = set(Path("/sys/module").iterdir())
-    statuses = strike(targets, folder)
+    statuses = strike(targets, folder, args)
     outcomes = [row for target in targets for row in read(folder / target / "rounds.jsonl")]
     text = "\n".join(table(outcomes))
     faults = [f"{row['command']}, {row['blow']}: {fault}" for row in outcomes for fault in row["faults"]]
@@ -169,17 +171,17 @@ def main() -> None:
     sys.exit(1 if faults or any(statuses) else 0)
 
 
-def strike(targets: Sequence[str], folder: Path) -> list[int]:
+def strike(targets: Sequence[str], folder: Path, args: Namespace) -> list[int]:
     """Start this program for each target in new namespaces, and wait. Return the exit statuses."""
     # All ends with this program. The shell collects the exit status of orphans, as init does.
     alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "-mnpfC", "--mount-proc", "--kill-child"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     children = []
     for target in targets:
-        words = [sys.executable, *sys.argv, "--target", target]
+        words = [sys.executable, __file__, "--target", target, "--folder", str(folder), "--only", args.only]
+        words += ["--seed", str(args.seed), "--rounds", str(args.rounds)]
         line = f"{shlex.join(words)} & wait $!"
-        children.append(subprocess.Popen([*alone, "sh", "-c", line], env=environment, start_new_session=True))
+        children.append(subprocess.Popen([*alone, "sh", "-c", line], start_new_session=True))
     interrupted = False
     while any(child.poll() is None for child in children):
         try:
@@ -196,4 +198,4 @@ def strike(targets: Sequence[str], folder: Path) -> list[int]:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -11,17 +11,35 @@ verdicts.
 
 from __future__ import annotations
 
-import argparse
 import random
 import subprocess
 import sys
 import threading
 import time
+from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "action": (("record", "judge", "both"), "what to do"),
+            "folder": (Path, "of the records"),
+            "--sessions": (10, "how many to record"),
+            "--seed": (1, "determines the load"),
+            "--runs": (5, "runs of a session"),
+            "--length": (1.0, "factor of all work"),
+            "--load": (False, "compute beside it"),
+            "--baseline": (1, "sessions of a baseline"),
+        },
+        smallest="both {folder} --sessions 2 --runs 2 --length 0.01",
+    )
 
 import dasklab
 from dasklab.breakdown.show.explain import Explained, explain
@@ -29,7 +47,6 @@ from dasklab.comparison.check import CheckedRecords, check
 from dasklab.results.run import open_trial
 from distributed import Client, LocalCluster
 
-RUNS = 5
 TASKS = 12
 ROUNDS = 1_200_000
 """Rounds of a loop in each task. On a machine of 2026 they take about 60 ms."""
@@ -79,19 +96,19 @@ def changing_load(seed: int) -> Iterator[None]:
         thread.join()
 
 
-def record_session(folder: Path, factor: float) -> None:
+def record_session(folder: Path, runs: int, factor: float) -> None:
     """Record some runs on a cluster of their own, after one that is not recorded."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         work(client, factor)
-        for number in range(1, RUNS + 1):
+        for number in range(1, runs + 1):
             with dasklab.record(client, folder / str(number)):
                 work(client, factor)
 
 
-def record(folder: Path, sessions: int, seed: int, load: bool) -> None:
+def record(folder: Path, sessions: int, runs: int, seed: int, load: bool, length: float) -> None:
     """Record sessions of each kind of work, in random order."""
     order = [(number, kind) for number in range(1, sessions + 1) for kind in FACTORS]
     random.Random(seed).shuffle(order)
@@ -100,9 +117,9 @@ def record(folder: Path, sessions: int, seed: int, load: bool) -> None:
         session = folder / kind / f"{number:02}"
         if load:
             with changing_load(seed * 1000 + place):
-                record_session(session, FACTORS[kind])
+                record_session(session, runs, length * FACTORS[kind])
         else:
-            record_session(session, FACTORS[kind])
+            record_session(session, runs, length * FACTORS[kind])
         print(f"{session}: {time.monotonic() - started:.0f} s", flush=True)
 
 
@@ -130,20 +147,12 @@ def judge(folder: Path, baseline: int) -> None:
             print(f"  {result}")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("action", choices=("record", "judge"))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--sessions", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--load", action="store_true")
-    parser.add_argument("--baseline", type=int, default=1, help="Sessions of a baseline.")
-    options = parser.parse_args(arguments)
-    if options.action == "record":
-        record(options.folder, options.sessions, options.seed, options.load)
-    else:
+def main(options: Namespace) -> None:
+    if options.action in ("record", "both"):
+        record(options.folder, options.sessions, options.runs, options.seed, options.load, options.length)
+    if options.action in ("judge", "both"):
         judge(options.folder, options.baseline)
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -15,9 +15,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {"counts": ([int], "numbers of containers; 5 and 50 if none is named")},
+        smallest="1",
+        needs=("root", "lxc-start"),
+    )
 
 from proxmoxer import ProxmoxAPI
 
@@ -86,7 +97,7 @@ def duration_s(work: Callable[[int], None], count: int) -> float:
     return time.monotonic() - start_s
 
 
-def main(counts: list[int]) -> None:
+def main(args: Namespace) -> None:
     """Start a minipve, print one line per number of containers, and remove everything."""
     template = Path(minipve("image", "--container").splitlines()[-1])
     with tempfile.TemporaryDirectory(prefix="dasklab-bench-") as folder:
@@ -96,7 +107,7 @@ def main(counts: list[int]) -> None:
             node = Node(json.loads(Path(state, "endpoint.json").read_text()), template)
             print(f"first container, with unpacking the template: {duration_s(node.create, 1):.2f} s")
             node.remove(1)
-            for count in counts:
+            for count in args.counts or (5, 50):
                 create_s, start_s = duration_s(node.create, count), duration_s(node.start, count)
                 ssh_s, remove_s = duration_s(node.wait_for_ssh, count), duration_s(node.remove, count)
                 parts = f"create {create_s:.2f}, start {start_s:.2f}, until ssh answers {ssh_s:.2f}"
@@ -107,4 +118,4 @@ def main(counts: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(word) for word in sys.argv[1:]] or [5, 50])
+    main(ARGUMENTS)

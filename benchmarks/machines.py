@@ -9,7 +9,6 @@ Prints one line per result. On a shared host, compare ratios and CPU seconds rat
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -18,9 +17,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from benchmarks.support.command_line import chosen, parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "parts": ([str], "plan, machines or containers; all if none is named"),
+            "--workers": ([int], "plan for these numbers, in place of 10, 50 and 200"),
+        },
+        smallest="plan --workers 1",
+    )
 
 from dasklab.machines.endpoint.change import Change, Step
 from dasklab.machines.endpoint.observe import observe
@@ -135,9 +148,9 @@ def log_in(name: str, connect: str, address: str) -> None:
         time.sleep(0.2)
 
 
-def measure_plans() -> None:
+def measure_plans(numbers: Sequence[int]) -> None:
     """Time `dasklab plan` on an empty endpoint, and with 200 stopped workers."""
-    for workers in (10, 50, 200):
+    for workers in numbers:
         with tempfile.TemporaryDirectory() as folder:
             lab = Lab(Path(folder), workers)
             try:
@@ -251,16 +264,17 @@ def measure_containers() -> None:
     print(f"50 containers instead of 5 (linear: x 10): {ratios}")
 
 
-PARTS = {"plan": measure_plans, "machines": measure_machines, "containers": measure_containers}
+PARTS: dict[str, Callable[..., None]] = {
+    "plan": measure_plans,
+    "machines": measure_machines,
+    "containers": measure_containers,
+}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=PARTS, help="only this part")
-    part = parser.parse_args().part
-    for name in [part] if part else PARTS:
-        PARTS[name]()
+def main(args: Namespace) -> None:
+    for name in chosen(args.parts, PARTS):
+        PARTS[name](*([args.workers or (10, 50, 200)] if name == "plan" else ()))
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -6,7 +6,7 @@
     .venv/bin/python benchmarks/minipve_clients.py --image               # also molecule-proxmox
 
 The clients are the modules and the inventory plugin of the Ansible collection community.proxmox
-(benchmarks/minipve_modules.py), programs and libraries from PyPI (benchmarks/minipve_programs.py), an npm
+(support/minipve_modules.py), programs and libraries from PyPI (support/minipve_programs.py), an npm
 package, and with ``--image`` a scenario of molecule-proxmox. The verdicts:
 
     works     all steps succeed
@@ -20,7 +20,6 @@ clients cannot be run here.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -29,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,14 +36,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[0] = str(ROOT)
+from benchmarks.support.command_line import CANNOT_RUN, parse
 
-from benchmarks import minipve_molecule  # noqa: E402
-from benchmarks.minipve_curl import finish, request  # noqa: E402
-from benchmarks.minipve_modules import MODULES, TEMPLATE, Step  # noqa: E402
-from benchmarks.minipve_programs import NODE_PROGRAM, PROGRAMS, Program  # noqa: E402
-from tests.contract.lab import tiny  # noqa: E402
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--folder": (Path.home() / ".cache/minipve-clients", "of the clients' environments"),
+            "--collection": (Path, "folder with the collection community.proxmox"),
+            "--only": ("", "run only clients whose name contains this"),
+            "--image": (False, "build the guests' image for molecule-proxmox"),
+            "--port": (8006, "some clients know only the default"),
+        },
+        smallest="--folder {folder} --only proxmoxer",
+    )
+
+ROOT = Path(__file__).resolve().parents[1]
+
+from benchmarks.support import minipve_molecule
+from benchmarks.support.minipve_curl import finish, request
+from benchmarks.support.minipve_modules import MODULES, TEMPLATE, Step
+from benchmarks.support.minipve_programs import NODE_PROGRAM, PROGRAMS, Program
+from tests.contract.lab import tiny
 
 TIMEOUT_S = 300
 REFUSAL = re.compile(
@@ -281,7 +295,7 @@ def ansible_inventory(ansible: Ansible, work: Path) -> Result:
     return result
 
 
-def results(args: argparse.Namespace, variables: dict[str, str], work: Path) -> Iterator[Result]:
+def results(args: Namespace, variables: dict[str, str], work: Path) -> Iterator[Result]:
     """Run the clients whose names contain ``args.only``."""
 
     def home(name: str) -> Path:
@@ -311,26 +325,18 @@ def results(args: argparse.Namespace, variables: dict[str, str], work: Path) -> 
         yield result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--folder", type=Path, default=Path.home() / ".cache/minipve-clients")
-    parser.add_argument("--collection", type=Path, help="folder with the collection community.proxmox")
-    parser.add_argument("--only", default="", help="run only clients whose name contains this")
-    parser.add_argument("--image", action="store_true", help="build the guests' image for molecule-proxmox")
-    parser.add_argument("--port", type=int, default=8006, help="some clients know only the default")
-    args = parser.parse_args()
+def main(args: Namespace) -> None:
     try:
         counts = run_clients(args)
     except (CannotRunError, subprocess.CalledProcessError) as problem:
-        parser.exit(2, f"minipve_clients: {problem}\n")
+        print(f"minipve_clients: {problem}", file=sys.stderr)
+        raise SystemExit(CANNOT_RUN) from None
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("works", "partly", "refused", "wrong"))
     print(f"\n{counts.total()} clients: {summary}")
     raise SystemExit(1 if counts["wrong"] else 0)
 
 
-def run_clients(args: argparse.Namespace) -> Counter[str]:
+def run_clients(args: Namespace) -> Counter[str]:
     """Print a row for each client, and return the number of each verdict."""
     if not tiny.BUSYBOX.exists():
         raise CannotRunError(f"{tiny.BUSYBOX} is missing: apt install busybox")
@@ -351,4 +357,4 @@ def run_clients(args: argparse.Namespace) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -8,7 +8,6 @@ record/ (or capture.json, capture.pcap and capture-record/), so `dasklab explain
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -16,13 +15,34 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import wire_cluster
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "workload": (str, "one of the lab's workloads"),
+            "params": ("{}", "its parameters, as JSON"),
+            "--out": (Path, "folder of the trial"),
+            "--workers": (3, "how many"),
+            "--threads": (1, "of a worker"),
+            "--repeats": (3, "repeats of the workload"),
+            "--capture": (False, "capture the packets"),
+            "--cap": ([str], "NODE=MBIT: limit what a node sends"),
+        },
+        smallest="array_study '{{\"size\": 400}}' --out {folder} --workers 1 --repeats 1 --capture",
+        needs=("root", "ip", "tcpdump"),
+    )
+
 from dasklab.model.files import CAPTURE_RECORD_FOLDER, RECORD_FOLDER
-from wire_cluster import Options, stop
+
+from benchmarks import wire_cluster
+from benchmarks.wire_cluster import Options, stop
 
 ROOT = Path(__file__).parents[1]
 QUIET = {
@@ -134,27 +154,17 @@ def keep(answer: dict[str, Any], out: Path, captured: bool = False) -> None:
         (out / "timings.json").write_text(json.dumps(timings, indent=1))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("workload")
-    parser.add_argument("params", type=json.loads, default={}, nargs="?")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--workers", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--capture", action="store_true")
-    parser.add_argument("--cap", action="append", default=[], metavar="NODE=MBIT")
-    args = parser.parse_args()
+def main(args: Namespace) -> None:
     with cluster(args.out, args.workers, args.threads, capture=args.capture) as nodes:
         for node, mbit in (cap.split("=") for cap in args.cap):
             nodes.cap(node, float(mbit))
         record = args.out / (CAPTURE_RECORD_FOLDER if args.capture else RECORD_FOLDER)
-        answer = nodes.workload(args.workload, args.params, args.repeats, 0 if args.capture else 1, record)
+        answer = nodes.workload(
+            args.workload, json.loads(args.params), args.repeats, 0 if args.capture else 1, record
+        )
     keep(answer, args.out, args.capture)
     print([round(sample["duration_s"], 3) for sample in answer["samples"]])
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -9,16 +9,27 @@ row for each: seconds, target, and the load of this machine before and after.
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.newcomer import Newcomer
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--lab": ("make lab GUESTS=container", "the README's command for a lab"),
+            "--print": (False, "print the README's commands instead of carrying them out"),
+        },
+        smallest="--print",
+        needs=("root", "mmdebstrap"),
+    )
+
+from tests.newcomer import COMMANDS, Newcomer, block
 
 
 def timed(what: str, target_s: float, steps: Callable[[], object], already_s: float = 0.0) -> float:
@@ -35,10 +46,10 @@ def timed(what: str, target_s: float, steps: Callable[[], object], already_s: fl
     return seconds
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--lab", default="make lab GUESTS=container", help="the README's command for a lab")
-    arguments = parser.parse_args()
+def main(arguments: Namespace) -> None:
+    if arguments.print:
+        print(*(block(words) for words in (*COMMANDS, arguments.lab)), sep="\n")
+        return
     with tempfile.TemporaryDirectory() as temporary:
         newcomer = Newcomer(Path(temporary, "root"))
         installing_s = timed("installation", 180, newcomer.install)
@@ -49,4 +60,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

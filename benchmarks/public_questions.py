@@ -11,16 +11,29 @@ scale. Run it on a quiet machine.
 
 from __future__ import annotations
 
-import argparse
 import random
 import socket
 import statistics
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.support.command_line import chosen, parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "folder": (Path, "of the records and pictures"),
+            "--only": ([str], "these questions"),
+            "--rounds": (5, "turns of each way"),
+        },
+        smallest="{folder} --only gil --rounds 1",
+    )
 
 import dask
 import dask.array as da
@@ -248,18 +261,11 @@ def answer(name: str, folder: Path, rounds: int) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", nargs="+", choices=list(QUESTIONS), default=list(QUESTIONS))
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+def main(options: Namespace) -> None:
     print(f"Dask {dask.__version__}, distributed {distributed.__version__}, two workers with a thread each")
-    for name in options.only:
+    for name in chosen(options.only, QUESTIONS):
         answer(name, options.folder, options.rounds)
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -16,7 +16,6 @@ sees: SITUATION-SEED.txt, the text of `dasklab explain`.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import random
@@ -24,14 +23,30 @@ import signal
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.support.command_line import chosen, parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--only": ([str], "these situations"),
+            "--seeds": (1, "number of seeds"),
+            "--first": (0, "the first seed"),
+            "--out": (Path, "folder that keeps the records"),
+        },
+        smallest="--only lock",
+    )
+
 import dask
 import dasklab
 from distributed import Client, LocalCluster
-from situations import SITUATIONS, Situation, is_right_place
+
+from benchmarks.support.situations import SITUATIONS, Situation, is_right_place
 
 DASKLAB = [sys.executable, "-m", "dasklab"]
 
@@ -114,19 +129,11 @@ def judged(name: str, seed: int, folder: Path) -> dict[str, Any]:
                 "error": f"{type(error).__name__}: {error}"}  # fmt: skip
 
 
-def main() -> None:
+def main(args: Namespace) -> None:
     """Run the requested situations and count."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="*", default=list(SITUATIONS), choices=list(SITUATIONS))
-    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
     verdicts = []
     for seed in range(args.first, args.first + args.seeds):
-        for name in args.only:
+        for name in chosen(args.only, SITUATIONS):
             with tempfile.TemporaryDirectory() as temporary:
                 out = args.out or Path(temporary)
                 out.mkdir(parents=True, exist_ok=True)
@@ -142,7 +149,8 @@ def main() -> None:
         sum(bool(verdict.get(name)) for verdict in counted) for name in ("false_advice", "misses_advice")
     )
     print(f"advice that the situation calls wrong in {false}, its right advice missing in {missing}")
+    sys.exit(any("error" in verdict for verdict in verdicts))
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

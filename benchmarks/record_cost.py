@@ -10,13 +10,22 @@ workers as ratios within a round, and print their median with a bootstrap interv
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {"--rounds": (30, "turns of each way"), "--share": (1.0, "of the tasks")},
+        smallest="--rounds 1 --share 0.05",
+    )
 
 import dasklab
 import numpy as np
@@ -77,20 +86,16 @@ def ratio(over: np.ndarray, under: np.ndarray) -> str:
     return f"{np.median(ratios):.3f} ({low:.3f} to {high:.3f})"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=30)
-    args = parser.parse_args()
+def main(args: Namespace) -> None:
     cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
     with cluster, Client(cluster) as client:
         pids = [os.getpid(), *client.run(os.getpid).values()]
         for name, (seconds, tasks) in WORK.items():
+            tasks = int(tasks * args.share)
             measure(client, pids, seconds, tasks)
             print(f"tasks of {name}, {args.rounds} rounds of {tasks}:", flush=True)
             compare(client, pids, args.rounds, seconds, tasks)
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -9,12 +9,24 @@ record took more than the limit in docs/how-to/record-a-cluster.md.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from contextlib import nullcontext
 from pathlib import Path
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--minutes": (10.0, "length of each run"),
+            "--rate": (100, "tasks a second"),
+        },
+        smallest="--minutes 0.05",
+    )
 
 import dasklab
 import psutil
@@ -40,13 +52,7 @@ def run(client: Client, seconds: float, rate: int) -> list[float]:
     return sizes
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--rate", type=int, default=100)
-    args = parser.parse_args()
+def main(args: Namespace) -> None:
     rises = []
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
     with cluster, Client(cluster) as client, tempfile.TemporaryDirectory() as folder:
@@ -64,4 +70,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -23,22 +23,39 @@ a set of predictions, so that those of an earlier state of the code stay.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import math
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-import list_scheduler
+from benchmarks.support.command_line import chosen, parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "verb": (("measure", "predict", "compare", "all"), "what to do"),
+            "folder": (Path, "of what was measured and predicted"),
+            "look": ("first", "name of a set of predictions"),
+            "--only": ([str], "measure in these settings"),
+            "--programs": ([str], "measure these programs"),
+            "--seeds": (0, "simulations of each cell, if not as many as `dasklab whatif` makes"),
+            "--on": (str, "simulate on this Dask cluster: tcp://10.0.0.2:8786"),
+            "--keep": (False, "store the cases and the table in the project"),
+        },
+        smallest="all {folder} --only '2 workers' --programs tree --seeds 1",
+        needs=("root", "ip"),
+    )
+
 import numpy as np
-import wire_cluster
 from dasklab.errors import LabError
 from dasklab.predict import SEEDS, record_whatif
 from dasklab.predict.engine.choice import simulations_on
@@ -46,12 +63,15 @@ from dasklab.predict.validation import HERE, Case, ValidatedRecords, replace_blo
 from dasklab.predict.whatif import PAYLOAD
 from dasklab.results.run import open_trial
 from dasklab.results.storage import documents
-from namespace_cluster import QUIET, Cluster
-from wire_cluster import Options, sh
+
+from benchmarks import wire_cluster
+from benchmarks.namespace_cluster import QUIET, Cluster
+from benchmarks.support import list_scheduler
+from benchmarks.wire_cluster import Options, sh
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "results" / "record-predictions.md"
-PROGRAMS = Path(__file__).with_name("record_programs.py")
-WIRE = Path(__file__).with_name("slow_wire.py")
+SUPPORT = Path(__file__).parent / "support"
+PROGRAMS, WIRE = SUPPORT / "record_programs.py", SUPPORT / "slow_wire.py"
 
 
 @dataclass(frozen=True)
@@ -141,8 +161,8 @@ class SlowCluster(Cluster):
             sh("ip", "-n", self.namespace(node), *arguments)
 
 
-def measure(folder: Path, only: list[str]) -> None:
-    """Run all programs in the first setting and in those of ``only`` that are not measured yet."""
+def measure(folder: Path, only: list[str], programs: list[str]) -> None:
+    """Run programs in the first setting and in those of ``only`` that are not measured yet."""
     for name, setting in SETTINGS.items():
         results = folder / f"{file_name(name)}.json"
         if results.exists() or name not in ("recorded", *only):
@@ -160,7 +180,7 @@ def measure(folder: Path, only: list[str]) -> None:
                 is_recorded = str(int(name == "recorded"))
                 address = f"tcp://{nodes.nodes['scheduler']}:8786"
                 argv = [sys.executable, str(PROGRAMS), address, str(folder / "records")]
-                argv += [str(setting.workers), is_recorded]
+                argv += [str(setting.workers), is_recorded, *programs]
                 process = subprocess.run(
                     ["ip", "netns", "exec", nodes.namespace("client"), *argv],
                     capture_output=True,
@@ -359,26 +379,13 @@ def with_others(own: Iterable[Case]) -> list[Case]:
     return [*others, *new.values()]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("verb", choices=("measure", "predict", "compare"))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("look", nargs="?", default="first", help="name of a set of predictions")
-    parser.add_argument("--only", action="append", choices=[*SETTINGS], help="measure in this one")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="simulations of each cell")
-    parser.add_argument(
-        "--on", metavar="SCHEDULER", help="simulate on this Dask cluster: tcp://10.0.0.2:8786"
-    )
-    parser.add_argument("--keep", action="store_true", help="store the cases and the table in the project")
-    args = parser.parse_args()
-    if args.verb == "measure":
-        measure(args.folder, args.only or [*SETTINGS])
-    elif args.verb == "predict":
+def main(args: Namespace) -> None:
+    if args.verb in ("measure", "all"):
+        measure(args.folder, chosen(args.only, SETTINGS), args.programs)
+    if args.verb in ("predict", "all"):
         with simulations_on(args.on):
-            predict(args.folder, args.look, args.seeds)
-    else:
+            predict(args.folder, args.look, args.seeds or SEEDS)
+    if args.verb in ("compare", "all"):
         cells = predicted_cells(args.folder, args.look)
         print(table(cells))
         if args.keep:
@@ -388,4 +395,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -9,23 +9,45 @@ bytes per task, and wall time and peak memory of `dasklab explain` in a process 
 
 from __future__ import annotations
 
-import argparse
 import random
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--tasks": (100_000, "of the record"),
+            "--workers": (16, "of its cluster"),
+            "--threads": (2, "of a worker"),
+            "--keep": (Path, "folder to leave the record in"),
+        },
+        smallest="--tasks 2500 --workers 4",
+    )
 
 from dasklab.records import chunk_file
 from dasklab.records.document import RECORD, Record
 from dasklab.records.recorder.layout import CLIENT, FORM, SCHEDULER, WORKER
-from dasklab.records.recorder.store import Store
+from dasklab.records.recorder.store import Log, Store
 
 BEGIN = 1.8e9
 TASK_S, GAP_S, FETCH_S = 0.010, 0.001, 0.002
 LAYER = 1000  # tasks
+NOTHING = {"t": float("nan"), "f": 0.0, "i": 0, "s": ""}  # by kind of column
+
+
+def add(log: Log, **values: Any) -> None:
+    """Add a row; a column that is not named has a value that says nothing."""
+    log.add(*(values.pop(column.name, NOTHING[column.kind]) for column in log.columns))
+    assert not values, f"no such columns: {values}"
 
 
 def write(folder: Path, tasks: int, workers: int, threads: int) -> None:
@@ -53,34 +75,47 @@ def write(folder: Path, tasks: int, workers: int, threads: int) -> None:
             peer = where[need]
             if peer != address:
                 stop = arrived + FETCH_S * chance.uniform(0.5, 1.5)
-                stores[address].logs["fetches"].add(arrived, stop, peer, need, "OK", 0.0001)
-                stores[peer].logs["served"].add(arrived + 0.0003, stop - 0.0003, address, need, 0.0001)
+                add(
+                    stores[address].logs["fetches"],
+                    start=arrived,
+                    stop=stop,
+                    peer=peer,
+                    keys=need,
+                    status="OK",
+                )
+                served = {"start": arrived + 0.0003, "stop": stop - 0.0003, "who": address, "keys": need}
+                add(stores[peer].logs["served"], **served)
                 ready = max(ready, stop)
-            stores[address].logs["needs"].add(key, need, 8e4, peer)
+            add(stores[address].logs["needs"], key=key, needed=need, nbytes=8e4, holders=peer)
         start = max(ready + 0.0003, time_free + 0.0002)
         stop = start + TASK_S * chance.uniform(0.7, 1.3)
         handled = stop + 0.0012
         trigger = before[-1] if before else ""
-        scheduler.logs["tasks"].add(
-            key, address, BEGIN + 0.01, BEGIN + 0.02, decided, decided + 0.0001, decided + 0.0002, handled,
-            trigger, "task-finished", thread, start, stop, 0.0, 8e4, "ndarray", "memory", 1, "", "",
+        measured = {"key": key, "thread": thread, "start": start, "stop": stop, "nbytes": 8e4}
+        add(
+            scheduler.logs["tasks"], worker=address, waiting=BEGIN + 0.01, queued=BEGIN + 0.02,
+            decided=decided, due=decided + 0.0001, sent=decided + 0.0002, handled=handled, trigger=trigger,
+            stimulus="task-finished", type="ndarray", graph=1, client="me", status="memory",
+            **measured,
         )  # fmt: skip
-        stores[address].logs["tasks"].add(
-            key, arrived, ready, start - 0.0002, start, stop, float("nan"), stop + 0.0001, stop + 0.0002,
-            stop + 0.0003, thread, 0.0, 8e4, "memory",
+        add(
+            stores[address].logs["tasks"], arrived=arrived, ready=ready, executing=start - 0.0002,
+            done=stop + 0.0001, due=stop + 0.0002, reported=stop + 0.0003, status="memory", **measured,
         )  # fmt: skip
-        stores[address].logs["busy"].add(stop, stop + 0.0004, 0.0)
-        scheduler.logs["busy"].add(handled - 0.0002, handled, 0.0)
+        add(stores[address].logs["busy"], start=stop, stop=stop + 0.0004)
+        add(scheduler.logs["busy"], start=handled - 0.0002, stop=handled)
         free[slot] = (stop + GAP_S + 0.0008, address, thread)
         where[key] = address
         layer.append(key)
         end = max(end, handled)
     for number, address in enumerate(addresses):
-        scheduler.logs["workers"].add(BEGIN, address, str(number), threads, "10.0.0.1", "present")
-    scheduler.logs["graphs"].add(1, BEGIN + 0.01, "me", tasks, 0.01, 0.01, 0.01)
-    client.logs["graphs"].add(BEGIN, BEGIN + 0.005, 1e6, 1, "made_up.py", 1, "result = df.compute()")
-    client.logs["calls"].add("sync", BEGIN, end + 0.01, 0, 0.0, "made_up.py", 1, "result = df.compute()")
-    client.logs["clock"].add(BEGIN, BEGIN + 0.001, BEGIN + 0.002)
+        row = {"time": BEGIN, "worker": address, "name": str(number), "threads": threads, "host": "10.0.0.1"}
+        add(scheduler.logs["workers"], kind="present", **row)
+    add(scheduler.logs["graphs"], number=1, received=BEGIN + 0.01, client="me", tasks=tasks, materialise=0.01)
+    place = {"file": "made_up.py", "line": 1, "code": "result = df.compute()"}
+    add(client.logs["graphs"], begin=BEGIN, sent=BEGIN + 0.005, nbytes=1e6, keys=1, **place)
+    add(client.logs["calls"], kind="sync", start=BEGIN, stop=end + 0.01, **place)
+    add(client.logs["clock"], asked=BEGIN, scheduler=BEGIN + 0.001, answered=BEGIN + 0.002)
     folder.mkdir(parents=True)
     for process, store in {"scheduler": scheduler, "client": client, **stores}.items():
         while store.pack():
@@ -89,16 +124,8 @@ def write(folder: Path, tasks: int, workers: int, threads: int) -> None:
     about.write(folder)
 
 
-def main() -> None:
+def main(args: Namespace) -> None:
     """Write, explain, report."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tasks", type=int, default=100_000)
-    parser.add_argument("--workers", type=int, default=16)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--keep", type=Path, help="folder to leave the record in")
-    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = (args.keep or Path(temporary)) / "run"
         if not folder.exists():
@@ -121,4 +148,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

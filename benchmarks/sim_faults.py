@@ -16,9 +16,9 @@ raises an exception that nobody retrieves. Hangs and errors are listed with thei
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -27,6 +27,20 @@ from os import cpu_count
 from random import Random
 from statistics import median
 from typing import Any
+
+from benchmarks.support.command_line import chosen, parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "kinds": ([str], "kinds of faults: kill, restart, cut; all if none is named"),
+            "--seeds": (20, "seeds of each kind"),
+            "--first": (0, "first seed"),
+            "--on": (str, "simulate on this Dask cluster: tcp://10.0.0.2:8786"),
+        },
+        smallest="--seeds 1",
+    )
 
 import numpy as np
 from dasklab.errors import LabError
@@ -134,21 +148,9 @@ def listed(seeds: list[int]) -> str:
     return f"{len(seeds)}: {', '.join(map(str, seeds))}" if seeds else "0"
 
 
-def main() -> None:
+def main(args: Namespace) -> None:
     """Simulate all seeds and print a row per kind of fault."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("kinds", nargs="*", help=f"kinds of faults: {', '.join(KINDS)} (default: all)")
-    parser.add_argument("--seeds", type=int, default=20, help="seeds of each kind (default %(default)s)")
-    parser.add_argument("--first", type=int, default=0, help="first seed (default %(default)s)")
-    parser.add_argument(
-        "--on", metavar="SCHEDULER", help="simulate on this Dask cluster: tcp://10.0.0.2:8786"
-    )
-    args = parser.parse_args()
-    kinds = args.kinds or list(KINDS)
-    if unknown := set(kinds) - set(KINDS):
-        parser.error(f"unknown fault {', '.join(sorted(unknown))}; allowed: {', '.join(KINDS)}")
+    kinds = chosen(args.kinds, KINDS)
     attempts: list[Attempt] = []
     with simulations_on(args.on), ThreadPoolExecutor(AT_ONCE if args.on else cpu_count()) as pool:
         # Each thread takes along where simulations run, which is known in this one
@@ -170,4 +172,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -15,13 +15,31 @@ predicted, and the picture is solid up to its largest number of workers.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.support.command_line import chosen, parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--fit": (Path, "a measured trial: its costs and tasks"),
+            "--cells": (Path, "folder with a file for each cell"),
+            "--most": (1000, "workers; 10000 takes hours"),
+            "--only": ([str], "simulate these workloads; the table has all"),
+            "--jobs": (os.cpu_count() or 1, "simulations at the same time"),
+            "--measured": (Path, "a run over numbers of workers to compare with"),
+            "--seeds": (4, "simulations of each compared trial"),
+            "--keep": (False, "write table and picture to the project's documents"),
+        },
+        smallest="--fit {trial} --cells {folder} --most 3 --only merge",
+    )
 
 import matplotlib as mpl
 from dasklab import records
@@ -346,22 +364,8 @@ def with_picture(table: str) -> str:
     return f"{table}\n\n![Tasks per second and the scheduler's share, simulated]({PICTURE.name}.png)"
 
 
-def main() -> None:
+def main(args: Namespace) -> None:
     """Simulate the missing cells and print all."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--fit", type=Path, required=True, help="a measured trial: its costs and tasks")
-    parser.add_argument("--cells", type=Path, required=True, help="directory with a file for each cell")
-    parser.add_argument("--most", type=int, default=1000, help="workers; 10000 takes hours")
-    parser.add_argument("--only", choices=NAMES, help="simulate this workload only; the table has all")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="simulations at the same time")
-    parser.add_argument(
-        "--measured", type=Path, metavar="RUN", help="a run over numbers of workers to compare with"
-    )
-    parser.add_argument("--seeds", type=int, default=4, help="simulations of each compared trial")
-    parser.add_argument("--keep", action="store_true", help=f"write table and picture to {DOCUMENT.name}")
-    args = parser.parse_args()
     args.cells.mkdir(parents=True, exist_ok=True)
     trial, calibration = documents.require(RequestedTrial, args.fit), calibrate(Trial(args.fit))
 
@@ -369,7 +373,8 @@ def main() -> None:
         if not (args.cells / cell.file).exists():
             print(simulate(args.cells, cell, trial, calibration).row(), flush=True)
 
-    requested = (cell for cell in cells(args.most) if args.only in (None, cell.workload))
+    workloads = chosen(args.only, NAMES)
+    requested = (cell for cell in cells(args.most) if cell.workload in workloads)
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(simulate_missing, requested))
     simulated = (cell for cell in cells(max(WORKERS)) if (args.cells / cell.file).exists())
@@ -385,4 +390,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -10,9 +10,23 @@ many processes as there are cores. Both print seconds, CPU seconds and the memor
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
+from argparse import Namespace
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "what": (("large", "many"), "simulations"),
+            "--workers": (0, "1000 of a large one, else 4"),
+            "--tasks": (0, "100,000 of a large one, else 500"),
+            "--count": (40, "of many"),
+        },
+        smallest="many --count 2 --tasks 50",
+    )
 
 from dasklab.predict.engine import processes
 from dasklab.sim.costs import Costs
@@ -56,15 +70,7 @@ def scenario(program: Program, workers: int, seed: int) -> Scenario:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("what", choices=("large", "many"))
-    parser.add_argument("--workers", type=int)
-    parser.add_argument("--tasks", type=int)
-    parser.add_argument("--count", type=int, default=40)
-    args = parser.parse_args()
+def main(args: Namespace) -> None:
     large = args.what == "large"
     workers = args.workers or (1000 if large else 4)
     tasks = args.tasks or (100_000 if large else 500)
@@ -81,4 +87,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -1,7 +1,7 @@
 """Validate predictions: fit on the baseline of measured runs, predict their other cells, and compare.
 
     python benchmarks/sim_validation.py RUN...                     # fit on each run's own baseline
-    python benchmarks/sim_validation.py --fit TRIAL RUN|TRIAL...   # fit on one trial alone
+    python benchmarks/sim_validation.py RUN|TRIAL... --fit TRIAL   # fit on one trial alone
 
 Calibrations are derived as `dasklab whatif` does it: from all trials of one setting of each workload. All
 other trials of these workloads are predicted from the calibration and their own settings alone. With
@@ -27,14 +27,31 @@ replaces what is there.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 from statistics import mean, median
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "paths": ([Path], "trials and runs to predict"),
+            "--fit": ([Path], "trials and runs to fit on, in place of each run's own baseline"),
+            "--seeds": (0, "simulations of each cell, if not as many as `dasklab whatif` makes"),
+            "--own": (False, "predict the trials of the fit, each from the others"),
+            "--on": (str, "simulate on this Dask cluster: tcp://10.0.0.2:8786"),
+            "--json": (Path, "also write the cells to this file"),
+            "--keep": (False, "store the cases and the table in the project"),
+        },
+        smallest="{copy} --fit {trial} --seeds 1",
+    )
 
 import numpy as np
 from dasklab.breakdown.model.causes import MESSAGE, WIRE
@@ -301,32 +318,11 @@ def predict_cells(fit: list[Path], paths: list[Path], seeds: int, own: bool) -> 
             yield f"| {trial.cell} | {mean_s:.2f} | not predicted: {error.message} ||||||"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--fit",
-        type=Path,
-        action="append",
-        metavar="TRIAL|RUN",
-        help="what to fit on; may be repeated (default: each run's own baseline)",
-    )
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="simulations of each cell")
-    parser.add_argument(
-        "--own", action="store_true", help="predict the trials of the fit, each from the others"
-    )
-    parser.add_argument(
-        "--on", metavar="SCHEDULER", help="simulate on this Dask cluster: tcp://10.0.0.2:8786"
-    )
-    parser.add_argument("--json", type=Path, help="also write the cells to this file")
-    parser.add_argument("--keep", action="store_true", help="store the cases and the table in the project")
-    parser.add_argument("paths", type=Path, nargs="+", metavar="TRIAL|RUN")
-    args = parser.parse_args()
+def main(args: Namespace) -> None:
     print(f"{HEAD}\n{RULE}")
     cells, missing = [], []
     fits = [(args.fit, args.paths)] if args.fit else [([path], [path]) for path in args.paths]
-    predicted = (predict_cells(fit, paths, args.seeds, args.own) for fit, paths in fits)
+    predicted = (predict_cells(fit, paths, args.seeds or SEEDS, args.own) for fit, paths in fits)
     with simulations_on(args.on):
         for cell in chain.from_iterable(predicted):
             print(cell if isinstance(cell, str) else row(cell), flush=True)
@@ -346,4 +342,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

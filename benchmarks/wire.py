@@ -26,7 +26,6 @@ are not a dependency of this project.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -35,9 +34,44 @@ import shutil
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+CLUSTERS = {  # by name of capture, how wire_cluster.py makes it
+    "bulk": ["--workload", "array:6062:866", "--threads", "2", "--mtu"],
+    "mixed": ["--workload", "mixed:22", "--threads", "2", "--mtu"],
+    "tiny": ["--workload", "tasks:2000", "--threads", "2"],
+    "gso": ["--workload", "array:10000:1000", "--threads", "8"],
+    "mtu": ["--workload", "array:10000:1000", "--threads", "8", "--mtu"],
+    "veth": ["--workload", "array:3500:350", "--workers", "4", "--threads", "2", "--mtu"],
+    "shuffle": ["--workload", "shuffle:24000000", "--threads", "2", "--mtu"],
+    "groupby": ["--workload", "groupby:24000000", "--threads", "2", "--mtu"],
+    "control": ["--workload", "tasks:22000", "--threads", "1"],
+}
+
+from benchmarks.support.command_line import chosen, parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--work": (Path, "folder for captures and slices; needs 30 GB for --growth"),
+            **{f"--{name}": (Path, "use this capture") for name in CLUSTERS},
+            "--only": ([str], "make these captures"),
+            "--beside": (Path, "also measure the decoder of this checkout"),
+            "--dask-python": (sys.executable, "interpreter with Dask"),
+            "--tools-python": (sys.executable, "interpreter with scapy and dpkt"),
+            "--rounds": (3, "turns of each tool"),
+            "--growth": ([int], "sizes, in copies of --mtu"),
+            "--cold": (False, "also measure from a cold page cache"),
+            "--live": (0.0, "feed daskwire live for so many seconds"),
+            "--json": (Path, "also write the figures to this file"),
+        },
+        smallest="--work {folder} --control {capture} --rounds 1",
+        needs=("tcpdump",),
+    )
 
 import numpy as np
 
@@ -92,17 +126,6 @@ for packet in PcapReader(sys.argv[1]):
     count += 1
 print(count)
 """
-CLUSTERS = {  # by name of capture, how wire_cluster.py makes it
-    "bulk": ["--workload", "array:6062:866", "--threads", "2", "--mtu"],
-    "mixed": ["--workload", "mixed:22", "--threads", "2", "--mtu"],
-    "tiny": ["--workload", "tasks:2000", "--threads", "2"],
-    "gso": ["--workload", "array:10000:1000", "--threads", "8"],
-    "mtu": ["--workload", "array:10000:1000", "--threads", "8", "--mtu"],
-    "veth": ["--workload", "array:3500:350", "--workers", "4", "--threads", "2", "--mtu"],
-    "shuffle": ["--workload", "shuffle:24000000", "--threads", "2", "--mtu"],
-    "groupby": ["--workload", "groupby:24000000", "--threads", "2", "--mtu"],
-    "control": ["--workload", "tasks:22000", "--threads", "1"],
-}
 REPEATED = {"tiny": 600_000}  # captures that are repeated, with other addresses, to this number of packets
 SLOW_ROUNDS = 2  # of tools that get only a part of the file
 LIVE_MB_S = 20  # rate at which ``daskwire live`` is fed
@@ -184,7 +207,11 @@ def tools(python: str, beside: Path | None) -> list[Tool]:
         if subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode:
             missing.append(module)
     if missing:
-        print("not installed, omitted:", ", ".join(missing))
+        print(
+            "not installed, omitted:",
+            ", ".join(missing),
+            "(pip install dpkt scapy; apt install tshark tcpdump)",
+        )
     return [tool for tool in all_tools if tool.name not in missing]
 
 
@@ -437,31 +464,12 @@ def print_rows(rows: list[dict[str, object]]) -> None:
     print()
 
 
-def main() -> None:
+def main(args: Namespace) -> None:
     """Run the selected measurements and print tables; --json stores them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--work", type=Path, required=True, help="folder for captures and slices; needs 30 GB for --growth"
-    )
-    for name in CLUSTERS:
-        parser.add_argument(f"--{name}", type=Path, help="use this capture")
-    parser.add_argument("--only", nargs="+", choices=list(CLUSTERS), default=list(CLUSTERS))
-    parser.add_argument("--beside", type=Path, help="also measure the decoder of this checkout")
-    parser.add_argument("--dask-python", default=sys.executable)
-    parser.add_argument("--tools-python", default=sys.executable, help="interpreter with scapy and dpkt")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--growth", type=int, nargs="*", default=[], metavar="COPIES", help="sizes, in copies of --mtu"
-    )
-    parser.add_argument("--cold", action="store_true", help="also measure from a cold page cache")
-    parser.add_argument("--live", type=float, default=0, metavar="S", help="feed daskwire live for S seconds")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    names = chosen(args.only, CLUSTERS)
     args.work.mkdir(parents=True, exist_ok=True)
     existing = {name: getattr(args, name) for name in CLUSTERS if getattr(args, name)}
-    captures = existing or make(args.work, args.dask_python, args.only)
+    captures = existing or make(args.work, args.dask_python, names)
     installed = tools(args.tools_python, args.beside)
     results: dict[str, list[dict[str, object]]] = {"compare": []}
     for name, path in captures.items():
@@ -483,4 +491,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -9,7 +9,6 @@ to --out.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -17,11 +16,34 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-NODE = Path(__file__).with_name("wire_node.py")
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--python": (sys.executable, "interpreter with the version of distributed to run"),
+            "--workload": ("array:2000:500", "array:SIZE:CHUNK, tasks:N, shuffle:ROWS or groupby:ROWS"),
+            "--out": (Path, "folder of the capture"),
+            "--workers": (3, "how many"),
+            "--threads": (2, "of a worker"),
+            "--protocol": (("tcp", "tls", "ws"), "of Dask's connections; tcp if not named"),
+            "--mtu": (False, "disable offloads: no frame exceeds the MTU"),
+            "--snaplen": (262144, "bytes of a packet that are kept"),
+            "--buffer-mib": (512, "kernel buffer of the capture"),
+            "--timeout-s": (300.0, "for the workload"),
+            "--env": ([str], "K=V: variables of the nodes"),
+        },
+        smallest="--workload array:400:100 --workers 1 --out {folder}",
+        needs=("root", "ip", "tcpdump", "ethtool"),
+    )
+
+NODE = Path(__file__).parent / "support" / "wire_node.py"
 NET = "10.99.7"  # the client is .115, the scheduler .116, workers from .117, as in the study
 OFFLOADS = ["tso", "off", "gso", "off", "gro", "off"]
 Process = subprocess.Popen[bytes]
@@ -221,30 +243,11 @@ def capture(options: Options) -> dict[str, object]:
     return {name: json.loads((options.out / f"{name}.json").read_text()) for name in cluster.nodes}
 
 
-def main() -> None:
+def main(args: Namespace) -> None:
     """Make a capture, and store the counts of its nodes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--python", default=sys.executable, help="interpreter with the version of distributed to run"
-    )
-    parser.add_argument(
-        "--workload", default="array:2000:500", help="array:SIZE:CHUNK, tasks:N, shuffle:ROWS or groupby:ROWS"
-    )
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--workers", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--protocol", default="tcp", choices=["tcp", "tls", "ws"])
-    parser.add_argument("--mtu", action="store_true", help="disable offloads: no frame exceeds the MTU")
-    parser.add_argument("--snaplen", type=int, default=262144)
-    parser.add_argument("--buffer-mib", type=int, default=512, help="kernel buffer of the capture")
-    parser.add_argument("--timeout-s", type=float, default=300)
-    parser.add_argument(
-        "--env", type=lambda s: tuple(s.split("=", 1)), action="append", default=[], metavar="K=V"
-    )
-    args = parser.parse_args()
-    options = Options(**{**vars(args), "env": dict(args.env)})
+    del args.smallest
+    env = dict(word.split("=", 1) for word in args.env)
+    options = Options(**{**vars(args), "env": env, "protocol": args.protocol or "tcp"})
     options.out.mkdir(parents=True, exist_ok=True)
     truth = capture(options)
     (options.out / "truth.json").write_text(
@@ -253,4 +256,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -14,22 +14,17 @@ daskwire says of it. Needs root, iproute2, nftables, ethtool and tcpdump.
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import contextlib
 import json
 import os
 import random
 import re
-import select
 import shutil
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import time
-from collections import deque
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -37,8 +32,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "command": (
+                ("capture", "judge", "both"),
+                "make the captures, or compare the answers of daskwire",
+            ),
+            "folder": (Path, "of the captures"),
+            "--only": ([str], "these faults"),
+            "--levels": ([int], "severities; 0, 1 and 2 if none is named"),
+            "--seed": (1, "determines what is chosen at random"),
+            "--parallel": (1, "captures at a time"),
+        },
+        smallest="both {folder} --only far-worker --levels 2",
+        needs=("root", "ip", "nft", "ethtool", "tcpdump"),
+    )
+
 from daskwire.analysis.problems.detect import Answer
-from wire_cluster import OFFLOADS, Cluster, Options, sh, stop
+
+from benchmarks.wire_cluster import OFFLOADS, Cluster, Options, sh, stop
 
 SECONDS = 9  # of the workload
 FORWARDED_WINDOW = 64 << 10  # largest receive window if a program forwards the packets, bytes
@@ -49,6 +65,7 @@ MATCH_TIMEOUT_S = 5.0  # a heartbeat is due within this time
 SPREAD = 1.2  # severities are multiplied by a random factor of at most this
 UNJUDGEABLE = ("TLS without keys",)  # first problems of captures of which nothing is known
 FORWARDER = "forwarder-"
+INTERFERENCE = [sys.executable, str(Path(__file__).parent / "support" / "interference.py")]
 Rule = tuple[str, str, str]  # node, hook, rule of nftables
 
 
@@ -154,7 +171,7 @@ def forgotten(cluster: Target, level: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None]:
+def forwarded(cluster: Target, nodes: list[str], delay_ms: float = 0, repeated: float = 0) -> Iterator[None]:
     """Insert a program into the links of some nodes, which delays or repeats their packets."""
     link, processes = ["ip", "-n", cluster.switch, "link"], []
     window = f"4096 {FORWARDED_WINDOW} {FORWARDED_WINDOW}"
@@ -172,8 +189,8 @@ def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None
         sh(*link, "set", port, "nomaster", "promisc", "on")
         sh(*link, "set", f"{port}b", "master", "br0")
         report = str(cluster.options.out / f"{FORWARDER}{node}.json")
-        command = ["ip", "netns", "exec", cluster.switch, sys.executable, __file__, "forward"]
-        processes.append(subprocess.Popen([*command, port, f"{port}f", report, *options]))
+        command = ["ip", "netns", "exec", cluster.switch, *INTERFERENCE, "forward"]
+        processes.append(subprocess.Popen([*command, port, f"{port}f", report, str(delay_ms), str(repeated)]))
     try:
         yield
     finally:
@@ -181,61 +198,24 @@ def forwarded(cluster: Target, nodes: list[str], *options: str) -> Iterator[None
             stop(process)
 
 
-def forward(left: str, right: str, report: Path, delay_ms: float, repeated: float) -> None:
-    """Forward frames between two devices after a delay; repeat a share of them.
-
-    At SIGTERM, write how many frames were lost, and how late the latest one was sent.
-    """
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # routers do not wait for the CPUs of hosts
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    ends = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) for _ in range(2)]
-    for end, name in zip(ends, (left, right), strict=True):
-        end.bind((name, 0))
-        end.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
-        end.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS
-    chance, pending = random.Random(1), deque[tuple[float, socket.socket, bytes]]()
-    late_s, lost = 0.0, 0
-    try:
-        while True:
-            wait_s = max(pending[0][0] - time.time(), 0.0) if pending else None
-            for end in select.select(ends, [], [], wait_s)[0]:
-                frame, ((_, _, arrival), *_), _, (_, _, kind, *_) = end.recvmsg(65536, 64)
-                if kind != socket.PACKET_OUTGOING:
-                    second, nanosecond = struct.unpack("qq", arrival)
-                    other = ends[1 - ends.index(end)]
-                    for _ in range(1 + (chance.random() < repeated)):
-                        pending.append((second + nanosecond / 1e9 + delay_ms / 1e3, other, frame))
-            while pending and pending[0][0] <= time.time():
-                due, other, frame = pending.popleft()
-                late_s = max(late_s, time.time() - due)
-                try:
-                    other.send(frame)
-                except OSError:
-                    lost += 1
-    finally:
-        for end in ends:
-            lost += struct.unpack("II", end.getsockopt(263, 6, 8))[1]  # SOL_PACKET, PACKET_STATISTICS
-        report.write_text(json.dumps({"late_ms": round(1e3 * late_s, 1), "lost": lost}))
-
-
 @contextlib.contextmanager
 def far(cluster: Target, delay_ms: float) -> Iterator[None]:
     """Put the victim far away from all others."""
-    with forwarded(cluster, [cluster.victim], "--delay-ms", str(delay_ms)):
+    with forwarded(cluster, [cluster.victim], delay_ms):
         yield
 
 
 @contextlib.contextmanager
 def wan(cluster: Target, delay_ms: float) -> Iterator[None]:
     """Put all workers equally far away."""
-    with forwarded(cluster, workers(cluster), "--delay-ms", str(delay_ms)):
+    with forwarded(cluster, workers(cluster), delay_ms):
         yield
 
 
 @contextlib.contextmanager
 def repeated(cluster: Target, share: float) -> Iterator[None]:
     """Repeat a share of the workers' packets in both directions: a program before one is a slow link."""
-    with forwarded(cluster, workers(cluster), "--repeated", str(share)):
+    with forwarded(cluster, workers(cluster), repeated=share):
         yield
 
 
@@ -261,35 +241,12 @@ def silent_proxy(cluster: Target, port: str) -> Iterator[None]:
 def relay_for(cluster: Target, node: str, host: str, port: int, target: str) -> Iterator[None]:
     """Let a node reach the scheduler through a TCP relay on the host of another one."""
     cluster.contact[node] = f"{cluster.nodes[host]}:{port}"
-    command = [sys.executable, __file__, "relay", str(port), target]
+    command = [*INTERFERENCE, "relay", str(port), target]
     process = subprocess.Popen(["ip", "netns", "exec", cluster.namespace(host), *command])
     try:
         yield
     finally:
         stop(process)
-
-
-def relay(port: int, target: str) -> None:
-    """Relay TCP connections to a scheduler; without a target, accept them and wait."""
-
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not target:
-            await asyncio.sleep(3600)
-        other_reader, other_writer = await asyncio.open_connection(target, 8786)
-        await asyncio.gather(copy(reader, other_writer), copy(other_reader, writer))
-
-    async def run() -> None:
-        async with await asyncio.start_server(serve, "0.0.0.0", port) as server:
-            await server.serve_forever()
-
-    asyncio.run(run())
 
 
 @contextlib.contextmanager
@@ -435,14 +392,7 @@ def intruder(cluster: Target, level: float) -> Iterator[None]:
         sh(*link, "set", "pi", "master", "br0", "up")
         sh("ip", "-n", name, "addr", "add", f"{cluster.nodes[cluster.victim]}/24", "dev", "eth0")
         sh("ip", "-n", name, "link", "set", "eth0", "up")
-        announce = [
-            sys.executable,
-            __file__,
-            "announce",
-            cluster.nodes[cluster.victim],
-            "--every",
-            str(level),
-        ]
+        announce = [*INTERFERENCE, "announce", cluster.nodes[cluster.victim], str(level)]
         process = subprocess.Popen(["ip", "netns", "exec", name, *announce], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()  # the first announcement was sent
@@ -451,18 +401,6 @@ def intruder(cluster: Target, level: float) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["ip", "netns", "del", name], check=False)
-
-
-def announce(address: str, every_s: float) -> None:
-    """Broadcast gratuitous ARP for an address."""
-    raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-    raw.bind(("eth0", 0))
-    mac, ip = raw.getsockname()[4], socket.inet_aton(address)
-    arp = struct.pack(">HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 2, mac, ip, b"\xff" * 6, ip)
-    while True:
-        raw.send(b"\xff" * 6 + mac + b"\x08\x06" + arp)
-        print("announced", flush=True)
-        time.sleep(every_s)
 
 
 def second_network(cluster: Target, rate_mbit: float, nodes: tuple[str, ...]) -> None:
@@ -807,43 +745,12 @@ def judge(folder: Path) -> bool:
     return all(correct for _, correct, _ in clean) and right >= 0.9 * len(faults)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    capture = commands.add_parser("capture", help="make the captures")
-    capture.add_argument("folder", type=Path)
-    capture.add_argument("--only", nargs="+", default=[])
-    capture.add_argument("--levels", nargs="+", type=int, default=[0, 1, 2])
-    capture.add_argument("--seed", type=int, default=1)
-    capture.add_argument("--parallel", type=int, default=1, metavar="N", help="make N captures at a time")
-    judging = commands.add_parser("judge", help="compare the answers of daskwire")
-    judging.add_argument("folder", type=Path)
-    announcing = commands.add_parser("announce", help="(used by the benchmark itself)")
-    announcing.add_argument("address")
-    announcing.add_argument("--every", type=float, default=1.0)
-    forwarding = commands.add_parser("forward", help="(used by the benchmark itself)")
-    forwarding.add_argument("left")
-    forwarding.add_argument("right")
-    forwarding.add_argument("report", type=Path)
-    forwarding.add_argument("--delay-ms", type=float, default=0.0)
-    forwarding.add_argument("--repeated", type=float, default=0.0)
-    relaying = commands.add_parser("relay", help="(used by the benchmark itself)")
-    relaying.add_argument("port", type=int)
-    relaying.add_argument("target")
-    args = parser.parse_args()
-    if args.command == "forward":
-        forward(args.left, args.right, args.report, args.delay_ms, args.repeated)
-    elif args.command == "relay":
-        relay(args.port, args.target)
-    elif args.command == "capture":
-        record_all(args.folder.resolve(), args.only, args.levels, args.seed, args.parallel)
-    elif args.command == "announce":
-        announce(args.address, args.every)
-    elif not judge(args.folder):
+def main(args: Namespace) -> None:
+    if args.command in ("capture", "both"):
+        record_all(args.folder.resolve(), args.only, args.levels or [0, 1, 2], args.seed, args.parallel)
+    if args.command in ("judge", "both") and not judge(args.folder):
         sys.exit(1)
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

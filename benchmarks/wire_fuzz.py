@@ -8,18 +8,31 @@ captures, and small generated captures.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import os
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from pathlib import Path
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--seconds": (300, "length of the search"),
+            "--corpus": (Path, "folder of the inputs, which is kept"),
+            "--memory-mb": (1024, "that an input may take"),
+        },
+        smallest="--seconds 3",
+        needs=("atheris",),
+    )
 
 import atheris
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[0] = str(ROOT)  # for `tests`
 with atheris.instrument_imports(include=["daskwire"]):
     from daskwire import TABLES, WireError, open_capture
 
@@ -67,16 +80,10 @@ def seeds(folder: Path) -> None:
         (folder / f"made-{number}").write_bytes(raw)
 
 
-def main() -> None:
+def main(args: Namespace) -> None:
     """Run libFuzzer for the given time."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seconds", type=int, default=300)
-    parser.add_argument("--corpus", type=Path, default=SCRATCH / "corpus")
-    parser.add_argument("--memory-mb", type=int, default=1024)
-    args = parser.parse_args()
-    seeds(args.corpus)
+    corpus = args.corpus or SCRATCH / "corpus"
+    seeds(corpus)
     limits = [
         f"-max_total_time={args.seconds}",
         f"-rss_limit_mb={args.memory_mb}",
@@ -84,11 +91,11 @@ def main() -> None:
         "-timeout=20",
     ]
     atheris.Setup(
-        [sys.argv[0], str(args.corpus), *limits, "-print_final_stats=1", f"-artifact_prefix={SCRATCH}/"],
+        [sys.argv[0], str(corpus), *limits, "-print_final_stats=1", f"-artifact_prefix={SCRATCH}/"],
         one_input,
     )
     atheris.Fuzz()
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -1,13 +1,21 @@
-"""Count correct and false messages when packets are missing from a capture (little-endian pcap)."""
+"""Count correct and false messages when packets are missing from a capture (little-endian pcap).
+
+python benchmarks/wire_loss.py CAPTURE
+"""
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(__doc__, {"capture": (Path, "a pcap file")}, smallest="{capture}")
 
 from daskwire import Capture, WireError, open_capture
 
@@ -46,11 +54,9 @@ def thinned(path: Path, out: Path, keep: Callable[[int], bool]) -> None:
             number += 1
 
 
-def main() -> None:
+def main(args: Namespace) -> None:
     """Print the number of messages for each share of lost packets."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("capture", type=Path)
-    path = parser.parse_args().capture
+    path = args.capture
     try:
         truth = messages(whole := open_capture(path))
     except WireError as error:
@@ -72,4 +78,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

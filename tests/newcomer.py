@@ -19,6 +19,12 @@ from tests.fresh_machine import FreshMachine
 
 CAPTURE = ROOT / "tests" / "data" / "wire" / "g3-2026.8.0.pcap.gz"
 CODE = re.compile(r"^```(?:python)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INSTALL, RECORD, RECORD_CLUSTER, DECODE = COMMANDS = (  # words of the README's code blocks
+    "pip install",
+    "dasklab.record(client",
+    "dasklab record tcp://",
+    "daskwire capture.pcap",
+)
 OWN_PROGRAM = """
 import dask.array
 import dasklab
@@ -65,23 +71,23 @@ class Newcomer:
 
     def install(self) -> str:
         """Install dasklab from the checkout."""
-        return self.machine.run(block("pip install"), "dasklab", online=True)
+        return self.machine.run(block(INSTALL), "dasklab", online=True)
 
     def explain_own_program(self) -> str:
         """Record a program and print its explanation."""
-        recorded = textwrap.indent(block("dasklab.record(client"), "    ")
+        recorded = textwrap.indent(block(RECORD), "    ")
         return self._use("python program.py", "program", {"program.py": (OWN_PROGRAM + recorded).encode()})
 
     def explain_own_cluster(self) -> str:
         """Record a cluster that runs, from a shell, and explain and predict it."""
-        record, *others = block("dasklab record tcp://").splitlines()
+        record, *others = block(RECORD_CLUSTER).splitlines()
         commands = "\n".join([RECORDED.format(record=record.partition("#")[0]), *others])
         return self._use(commands, "cluster", {"work.py": OWN_CLUSTER.encode()})
 
     def decode_own_capture(self) -> str:
         """Read a capture."""
         capture = gzip.decompress(CAPTURE.read_bytes())
-        return self._use(block("daskwire capture.pcap"), "capture", {"capture.pcap": capture})
+        return self._use(block(DECODE), "capture", {"capture.pcap": capture})
 
     def make(self, command: str) -> str:
         """Run a command of the README that `make` carries out in the checkout."""

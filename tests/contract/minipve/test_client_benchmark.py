@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,7 @@ def test_program_that_is_missing(
     missing = tiny.BUSYBOX.with_name("no-such-busybox") if program == "busybox" else tiny.BUSYBOX
     monkeypatch.setattr(tiny, "BUSYBOX", missing)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["minipve_clients.py", "--folder", str(tmp_path), "--only", only])
     with pytest.raises(SystemExit, match="2"):
-        minipve_clients.main()
+        minipve_clients.main(Namespace(folder=tmp_path, only=only))
     error = capsys.readouterr().err
     assert re.fullmatch(rf"minipve_clients: .*{program} is missing: apt install .*\n", error)

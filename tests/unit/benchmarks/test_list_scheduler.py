@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.list_scheduler import predict_s, recorded_repeat, schedule_s
+from benchmarks.support.list_scheduler import predict_s, recorded_repeat, schedule_s
 
 DATA = Path(__file__).parents[2] / "data" / "records"
 

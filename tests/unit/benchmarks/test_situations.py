@@ -6,8 +6,8 @@ import pytest
 from dasklab.breakdown.answers.advice import RULES
 from dasklab.breakdown.model.causes import BOTTLENECKS
 
-from benchmarks.situations import SITUATIONS, is_right_place
-from benchmarks.situations.situation import CLIENT, NOWHERE, WORKERS
+from benchmarks.support.situations import SITUATIONS, is_right_place
+from benchmarks.support.situations.situation import CLIENT, NOWHERE, WORKERS
 
 NAMES = {bottleneck.name for bottleneck in BOTTLENECKS}
 

@@ -1,6 +1,6 @@
 """Programs of clients, to be recorded in one cluster and predicted for another; see record_predictions.py.
 
-    python benchmarks/record_programs.py SCHEDULER FOLDER WORKERS RECORD [PROGRAM...]
+    python benchmarks/support/record_programs.py SCHEDULER FOLDER WORKERS RECORD [PROGRAM...]
 
 Runs each program once to import what it needs and twice to measure it, and prints the seconds as JSON. With
 RECORD 1 the second measurement is recorded in FOLDER/PROGRAM. Tasks wait instead of computing, so that two

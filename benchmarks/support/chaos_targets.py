@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from chaos_bench import KILLS, LIMIT_S, SETTLE_S, VICTIMS, Bench, Outcome, Round, processes, until, wait
 from dasklab.errors import LabError
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
@@ -23,6 +22,18 @@ from dasklab.records.document import read_document
 from dasklab.records.recorder.base import NAME
 from distributed import Client, Future
 
+from benchmarks.support.chaos_bench import (
+    KILLS,
+    LIMIT_S,
+    SETTLE_S,
+    VICTIMS,
+    Bench,
+    Outcome,
+    Round,
+    processes,
+    until,
+    wait,
+)
 from tests.unit.dasklab.stored_run import previous_run
 
 EXPERIMENT = """

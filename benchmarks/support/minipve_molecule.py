@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from benchmarks.minipve_curl import finish, request
+from benchmarks.support.minipve_curl import finish, request
 
 NAME = "molecule-proxmox"
 PACKAGES = (NAME, "ansible-core", "proxmoxer", "requests")

@@ -1,0 +1,1 @@
+"""What several benchmarks share, and what they start themselves. Programs are in the folder above."""
