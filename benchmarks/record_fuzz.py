@@ -16,7 +16,6 @@ status is 1 if there is a fault.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import resource
@@ -26,6 +25,7 @@ import tempfile
 import time
 import traceback
 import zlib
+from argparse import Namespace
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -33,6 +33,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from benchmarks.support.command_line import parse
+
+if __name__ == "__main__":  # before what takes long to import
+    ARGUMENTS = parse(
+        __doc__,
+        {
+            "--mutations": (2000, "how many"),
+            "--seed": (1, "of the first mutation"),
+        },
+        smallest="--mutations 3",
+    )
 
 from click.testing import CliRunner
 from dasklab.breakdown.show import explain as explaining
@@ -230,11 +242,7 @@ class Fuzzer:
                 yield "check: slower"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--mutations", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1, help="of the first mutation")
-    options = parser.parse_args()
+def main(options: Namespace) -> None:
     start = time.monotonic()
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     with tempfile.TemporaryDirectory() as folder:
@@ -252,4 +260,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

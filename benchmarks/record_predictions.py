@@ -328,6 +328,8 @@ def row(cell: PredictedCell, cells: list[PredictedCell]) -> str:
 def group_row(name: str, cells: list[PredictedCell], all_cells: list[PredictedCell]) -> str:
     """Return a row of the table of what was reached."""
     answered = [cell for cell in cells if not cell.refusal]
+    if not answered:
+        return f"| {name} | 0 of {len(cells)} | | | | | |"
     ends = [cell.widened(error_of_others(cell, all_cells)) for cell in answered]
     inside = [low <= cell.measured_s <= high for cell, (low, high) in zip(answered, ends, strict=True)]
     widths = [(high - low) / 2 / cell.predicted_s for cell, (low, high) in zip(answered, ends, strict=True)]
