@@ -14,7 +14,7 @@ ITEMS = (
 SIZES = (1 << 20, 7_000_000)  # bytes: below the limit of values, and above it for every item
 DECODE = """
 import struct
-from daskwire.decoder.dask.framing.messagepack import UndecodableError, unpack
+from daskwire.decoder.dask.content import UndecodableError, unpack
 def peak():
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("VmHWM"))

@@ -26,7 +26,7 @@ CACHED_PIECES = 64
 
 
 class DerivedStream:
-    """A ``ByteStream`` (see ``daskwire.decoder.net.stream``) of consecutive pieces without holes.
+    """A ``ByteStream`` (see ``daskwire.decoder.net.tcp``) of consecutive pieces without holes.
 
     ``load`` computes the bytes of a piece by its number; empty if they are not in the capture.
     """

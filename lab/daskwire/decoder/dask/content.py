@@ -302,7 +302,7 @@ class Contents:
         op_message: (per op) index of its message in this flow.
         op_name: (per op) its name.
         op_key: (per op) its task key, None without.
-        op_note: (per op) see ``daskwire.decoder.dask.framing.reports``.
+        op_note: (per op) see ``Report``.
         awaiting: indices of the messages whose sender waits for a reply.
     """
 

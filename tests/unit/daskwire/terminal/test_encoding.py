@@ -8,7 +8,7 @@ import sys
 
 PROGRAM = """
 from daskwire.terminal.cli import wire
-from daskwire.terminal.text import write_line
+from daskwire.terminal.printing import write_line
 
 @wire.command()
 def greet():

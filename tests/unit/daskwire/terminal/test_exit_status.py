@@ -14,8 +14,8 @@ from tests.unit.daskwire.build import DATA
 G3 = str(DATA / "g3-2026.8.0.pcap.gz")
 CRASH = """
 import sys
-from daskwire.analysis.problems import verdict
-verdict.completeness = None
+from daskwire.analysis.problems import detect
+detect.completeness = None
 """
 
 

@@ -16,7 +16,7 @@ from tests.unit.dasklab.conftest import FakeLab
 
 HOSTILE = "<script>alert(1)</script> \x1b]0;title\x07 \u202e ![x](http://tracker) `code` | *bold* \n# heading"
 ESCAPED = (
-    r"&lt;script&gt;alert(1)&lt;/script&gt; \\x1b\]0;title\\x07 \\u202e"
+    r"&lt;script&gt;alert(1)&lt;/script&gt; \\u001b\]0;title\\u0007 \\u202e"
     r" !\[x\](http://tracker) \`code\` \| \*bold\* # heading"
 )
 
