@@ -328,9 +328,9 @@ class Cluster(Bench):
                 complete = output[:1] == ["True"]
                 if outcome.status == 0 and output != expected:
                     yield f"exit status 0, but {output}"
-                ended = plan.command == "record" and outcome.after_s > RECORD_S - 1
+                had_ended = plan.command == "record" and outcome.after_s > RECORD_S - 1
                 killed = outcome.status != 0 and "Ctrl-C" not in plan.blow
-                if complete and killed and not (ended or "sum " in self.printed):
+                if complete and killed and not (had_ended or "sum " in self.printed):
                     yield f"killed after {outcome.after_s:.1f} s, but the record is complete"
                 if output and not complete:
                     words = ["check", str(self.out(plan)), "--against", str(self.whole)]

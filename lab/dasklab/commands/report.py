@@ -42,7 +42,7 @@ def report(
     dasklab report OLD NEW -o compared/           two runs side by side
     dasklab report RUN --single-file report.html  the first page alone, without
                                                   links to other files
-    dasklab report RUN --record RECORD            of a twin: beside its record
+    dasklab report RUN --record RECORD            compare a twin with its record
     """
     if output and single_file:
         raise click.UsageError("--single-file writes no folder; leave --output out")

@@ -41,9 +41,8 @@ def call_each(
             return error
 
     words = shlex.join([PROGRAM, part, action])
-    commands = [
-        [*ssh.command(lab, host, *ssh.UNATTENDED), words] for host in hosts
-    ]  # Ansible's templates: no threads
+    # Made before the threads start: Ansible's templates, which addresses may be, are not safe in several.
+    commands = [[*ssh.command(lab, host, *ssh.UNATTENDED), words] for host in hosts]
     with ThreadPoolExecutor(MAX_CONNECTIONS) as pool:
         return list(pool.map(answer_or_error, hosts, commands))
 

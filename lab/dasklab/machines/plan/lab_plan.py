@@ -67,10 +67,8 @@ def refuse_foreign(observed: Observed, lab: Lab) -> None:
     Raises:
         LabError: naming the guest, its node and what to do.
     """
-    _refuse_hidden(
-        *(observed, lab, "the lab needs VMIDs of guests that this token may not see"),
-        "otherwise choose another lab_first_vmid in the inventory",
-    )
+    needed = "the lab needs VMIDs of guests that this token may not see"
+    _refuse_hidden(observed, lab, needed, "otherwise choose another lab_first_vmid in the inventory")
     for vmid, name in _requested_vmids(lab).items():
         guest = observed.guests.get(vmid)
         if guest is None:
@@ -95,10 +93,8 @@ def refuse_rest(observed: Observed, lab: Lab) -> None:
     Raises:
         LabError: naming them and what to do.
     """
-    _refuse_hidden(
-        *(observed, lab, f"guests that this token may not see remain on VMIDs of lab {lab.name!r}"),
-        "otherwise they are somebody else's; all else of the lab is removed",
-    )
+    left = f"guests that this token may not see remain on VMIDs of lab {lab.name!r}"
+    _refuse_hidden(observed, lab, left, "otherwise they are somebody else's; all else of the lab is removed")
 
 
 def _refuse_hidden(observed: Observed, lab: Lab, what: str, otherwise: str) -> None:

@@ -23,9 +23,7 @@ NAN = float("nan")
 CPU, WAITING_FOR_CPU = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
 RETRANSMITTED = "host/tcp-retransmitted/segments"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-LOOK_SHARE = (
-    1e-3  # of the time: so much may it take to look at all CPUs; /proc/stat is long on large machines
-)
+LOOK_SHARE = 1e-3  # of the time may be spent on looking at all CPUs: /proc/stat is long on large machines
 NETWORK = Path("/sys/class/net")
 SOFTWARE = re.compile(
     r"loopback|virtual|vethernet|vmware|vmnet|hyper-v|bridge|docker|^lo\d|tun|tap", re.IGNORECASE

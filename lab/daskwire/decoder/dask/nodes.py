@@ -52,7 +52,7 @@ def by_connection(
     One end must be a scheduler, or a worker that registered with one. Otherwise the address of one end must
     belong to a single cluster.
     """
-    ends = [_connection_ends(connections, number) for number in range(len(connections))]
+    ends = [_flow_ends(connections, 2 * number) for number in range(len(connections))]
     result = [
         _first(map(main.get, pair)) or _first(_registered(end, main, identities) for end in pair)
         for pair in ends
@@ -74,11 +74,6 @@ def cluster_name(head: Endpoint | None) -> str:
     if head is None:
         return ""
     return f"[{head[0]}]:{head[1]}" if ":" in head[0] else f"{head[0]}:{head[1]}"
-
-
-def _connection_ends(connections: Connections, number: int) -> tuple[Endpoint, Endpoint]:
-    source, source_port, destination, port = connections.endpoints(2 * number)
-    return (source, source_port), (destination, port)
 
 
 def _registered(end: Endpoint, main: dict[Endpoint, Endpoint], identities: Identities) -> Endpoint | None:

@@ -212,8 +212,8 @@ def mend(check: bool = False) -> Document:
     Raises:
         HostError: the link still differs.
     """
-    found = differences()
-    return {"differences": found, "mended": clear(foreign=True)["mended"] if found and not check else []}
+    before = differences()
+    return {"differences": before, "mended": clear(foreign=True)["mended"] if before and not check else []}
 
 
 def clear(foreign: bool = False) -> Document:

@@ -15,7 +15,7 @@ ONE_AT_A_TIME = 1.2  # tasks that ran at a time, while any did
 
 
 def _same_again(case: Measurements) -> Symptom | None:
-    """Name the kind of task whose repetitions took longest, and count those of other kinds beside it."""
+    """Name the kind of task whose repetitions took longest, and count the repetitions of other kinds."""
     repeat, rows = case.repeat, case.repeat.repeated
     if not len(rows):
         return None

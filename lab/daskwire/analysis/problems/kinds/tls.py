@@ -1,4 +1,4 @@
-"""Encrypted connections."""
+"""TLS: handshakes that fail, and connections that cannot be decrypted for want of keys."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ TLS_FAILURES = Kind(
 )
 
 
-# Encrypted connections.
+# Encrypted connections whose keys the capture lacks.
 
 
 def find_tls_without_keys(evidence: Evidence) -> Iterator[Finding]:
