@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from ansible.executor.process.worker import WorkerProcess
 from ansible.executor.task_queue_manager import TaskQueueManager
 from ansible.plugins.callback import CallbackBase
 from dasklab.model.forms.failure_text import common_text
@@ -39,6 +40,7 @@ extends_documentation_fragment: [default_callback]
 """
 
 
+STOPS = (signal.SIGINT, signal.SIGTERM)
 LAST_LINES = 12  # of a failed command's output
 MAX_NAMES = 8  # of hosts that share a failure
 SSH_CLOSED = "Shared connection to "  # begins a line that ssh adds to each command's output
@@ -120,7 +122,7 @@ def forget_closed_workers_when_stopped() -> None:
     Its handler asks each worker whether it is alive, and Python refuses that for a worker that was closed,
     and in a worker that was just forked and still has the handler.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOPS:
         handler = signal.getsignal(number)
         manager = getattr(handler, "__self__", None)
         if callable(handler) and isinstance(manager, TaskQueueManager):
@@ -142,6 +144,21 @@ def _stop(
         None if worker is None or worker._closed else worker for worker in manager._workers
     ]
     handler(number, frame)
+
+
+def hold_stops_while_a_worker_is_forked() -> None:
+    """Keep a stop from being lost, with a traceback, in one of the hooks that Python runs when it forks."""
+    start = WorkerProcess.start
+
+    def start_undisturbed(worker: Any) -> None:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        try:
+            start(worker)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    WorkerProcess.start = start_undisturbed
+    os.register_at_fork(after_in_child=partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, STOPS))
 
 
 def warn_once_of_log_errors(warn: Callable[[str], None]) -> None:
@@ -185,6 +202,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def v2_playbook_on_start(self, playbook: Any) -> None:
         """Load the durations of this playbook's last run."""
         forget_closed_workers_when_stopped()
+        hold_stops_while_a_worker_is_forked()
         self._playbook = Path(playbook._file_name).name
         self._past = Past([(str(t), float(s)) for t, s in _load().get(self._playbook, [])])
 
