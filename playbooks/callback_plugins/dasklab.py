@@ -40,7 +40,6 @@ extends_documentation_fragment: [default_callback]
 """
 
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
 LAST_LINES = 12  # of a failed command's output
 MAX_NAMES = 8  # of hosts that share a failure
 SSH_CLOSED = "Shared connection to "  # begins a line that ssh adds to each command's output
@@ -116,49 +115,53 @@ def repeats(line: str, printed: list[str]) -> bool:
     )
 
 
-def forget_closed_workers_when_stopped() -> None:
-    """Keep Ansible from ending with a traceback when it is stopped while it replaces a worker.
+class Stop:
+    """Ansible's handler of a signal, but for three moments in which it would end with a traceback.
 
-    Its handler asks each worker whether it is alive, and Python refuses that for a worker that was closed,
-    and in a worker that was just forked and still has the handler.
+    It asks each worker whether it is alive, and Python refuses that for a worker that was closed, and in a
+    worker that was just forked and still has the handler. What it raises is lost while Python runs the hooks
+    of a fork.
     """
-    for number in STOPS:
-        handler = signal.getsignal(number)
-        manager = getattr(handler, "__self__", None)
-        if callable(handler) and isinstance(manager, TaskQueueManager):
-            signal.signal(number, partial(_stop, manager, handler, os.getpid()))
 
+    def __init__(self, manager: Any, handler: Callable[[int, FrameType | None], Any]) -> None:
+        self._manager, self._handler, self._pid = manager, handler, os.getpid()
+        self._is_forking, self._number = False, 0
 
-def _stop(
-    manager: Any,
-    handler: Callable[[int, FrameType | None], Any],
-    pid: int,
-    number: int,
-    frame: FrameType | None,
-) -> None:
-    """Handle a signal as Ansible does, without the workers that were closed; a forked worker just ends."""
-    if os.getpid() != pid:
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-    manager._workers[:] = [
-        None if worker is None or worker._closed else worker for worker in manager._workers
-    ]
-    handler(number, frame)
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Stop as Ansible does; a forked worker just ends."""
+        if os.getpid() != self._pid:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        if self._is_forking:
+            self._number = number
+            return
+        self._manager._workers[:] = [
+            None if worker is None or worker._closed else worker for worker in self._manager._workers
+        ]
+        self._handler(number, frame)
 
+    def waits_for(self, start: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Return what starts a worker in such a way that a signal waits until it is forked."""
 
-def hold_stops_while_a_worker_is_forked() -> None:
-    """Keep a stop from being lost, with a traceback, in one of the hooks that Python runs when it forks."""
-    start = WorkerProcess.start
-
-    def start_undisturbed(worker: Any) -> None:
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-        try:
+        def start_worker(worker: Any) -> None:
+            self._is_forking = True
             start(worker)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            self._is_forking = False
+            if self._number:
+                os.kill(os.getpid(), self._number)
 
-    WorkerProcess.start = start_undisturbed
-    os.register_at_fork(after_in_child=partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, STOPS))
+        return start_worker
+
+
+def stop_without_a_traceback() -> None:
+    """Replace Ansible's handlers, and how it starts its workers."""
+    handler = signal.getsignal(signal.SIGINT)
+    manager = getattr(handler, "__self__", None)
+    if callable(handler) and isinstance(manager, TaskQueueManager):
+        stop = Stop(manager, handler)
+        signal.signal(signal.SIGINT, stop)
+        signal.signal(signal.SIGTERM, stop)
+        WorkerProcess.start = stop.waits_for(WorkerProcess.start)
 
 
 def warn_once_of_log_errors(warn: Callable[[str], None]) -> None:
@@ -201,8 +204,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         """Load the durations of this playbook's last run."""
-        forget_closed_workers_when_stopped()
-        hold_stops_while_a_worker_is_forked()
+        stop_without_a_traceback()
         self._playbook = Path(playbook._file_name).name
         self._past = Past([(str(t), float(s)) for t, s in _load().get(self._playbook, [])])
 

@@ -92,7 +92,6 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_start(self, playbook):
         close, run = WorkerProcess.close, WorkerProcess.run
         number = int(os.environ["STOP"])
-
         def close_and_stop(worker):
             close(worker)
             os.kill(os.getpid(), number)
@@ -138,12 +137,11 @@ def test_a_stop_while_ansible_replaces_a_worker_is_no_traceback(
         "STOP": str(int(number)),
         "MOMENT": moment,
     }
-    program = Path(sys.executable).with_name("ansible-playbook")
-    argv = [str(program), "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "book.yml")]
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    argv = [program, "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "book.yml")]
     argv += ["--limit", "client" if moment == "close" else "all"]
-    process = subprocess.run(
-        argv, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | settings
-    )
+    environment = os.environ | settings
+    process = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     assert moment != "close" or "First: " in process.stdout
     assert "bug" not in process.stderr and "Traceback" not in process.stderr
     assert process.returncode == status
