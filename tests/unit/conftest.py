@@ -1,4 +1,7 @@
-"""Unit tests use no lab: neither one that runs on this machine nor one that the environment names."""
+"""Unit tests use no lab: neither one that runs on this machine nor one that the environment names.
+
+Nor do they use the user's cache.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def _no_lab(_empty_folder: Path) -> Iterator[None]:
     Only while a unit test runs: the same process may run contract tests afterwards.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("DASKLAB_STATE", "MINIPVE_STATE"):
+        for name in ("DASKLAB_STATE", "DASKLAB_CACHE", "MINIPVE_STATE"):
             patch.setenv(name, str(_empty_folder / name.lower()))
         for name in ("DASKLAB_INVENTORY", "DASKLAB_RESULTS"):
             patch.delenv(name, raising=False)

@@ -1,4 +1,7 @@
-"""A trial's records as tables: unpacked once into Parquet files beside it, read from there by all who ask."""
+"""A trial's records as tables: unpacked once into Parquet files in the cache, read from there by all who ask.
+
+They are never beside the trial, which may come from somebody else: what such files unpack to has no bound.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +50,12 @@ def tables_of(trial: Trial, captured: bool = False) -> Frames:
         return load_record(trial)[1]
     kind = CaptureRecords if captured else Records
     source = source_of(trial, captured)
-    folders = _folders(trial, kind, source)
-    for folder in folders:
-        try:
-            if _fresh(folder, source):
-                return _read(folder)
-        except LabError as error:
-            warn(f"{error.message}; the tables are made again")
+    folder = _folder(trial, kind, source)
+    try:
+        if _is_complete(folder):
+            return _read(folder)
+    except LabError as error:
+        warn(f"{error.message}; the tables are made again")
     if not source.exists() and trial.read(RequestedTrial) is None:
         raise LabError(
             f"{trial}: this is no record, trial or run",
@@ -63,9 +65,9 @@ def tables_of(trial: Trial, captured: bool = False) -> Frames:
         raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FOLDER}/{Record.FILE}")
     record = Trial(source.parent)
     frames = load_record(record)[1] if record.is_record else earlier_trials.frames(trial, captured)
-    with atomic.filled(folders[-1]) as draft:
+    with atomic.filled(folder) as draft:
         _write(frames, draft)
-    return _read(folders[-1])
+    return _read(folder)
 
 
 def source_of(trial: Trial, captured: bool = False) -> Path:
@@ -77,20 +79,11 @@ def source_of(trial: Trial, captured: bool = False) -> Path:
     return record.folder / RECORD if record.is_record else trial.file_of(kind)
 
 
-def _folders(trial: Trial, kind: type[Records], source: Path) -> tuple[Path, ...]:
-    """Return where the tables may be: beside the records, and in the cache if that cannot be written."""
-    beside = trial.file_of(kind).with_suffix("")
-    is_linked = beside.is_symlink()
-    if (
-        cached.is_writable(trial.folder)
-        and not is_linked
-        and (not beside.exists() or cached.is_writable(beside))
-    ):
-        return (beside,)
+def _folder(trial: Trial, kind: type[Records], source: Path) -> Path:
+    """Return the folder of the cache for the tables of these records, of these repeats."""
     samples = trial.file_of(CaptureReport if kind is CaptureRecords else Timings)
     content = b"".join(file.read_bytes() for file in (source, samples) if file.exists())
-    in_cache = cached.elsewhere(trial.folder, content) / beside.name
-    return (in_cache,) if is_linked else (beside, in_cache)
+    return cached.folder_for(trial.folder, content) / kind.FOLDER
 
 
 @contextmanager
@@ -164,13 +157,13 @@ def recorded(trial: Trial, captured: bool = False) -> bool:
     return source_of(trial, captured).exists()
 
 
-def _fresh(folder: Path, source: Path) -> bool:
-    """Are all tables there, of these records and as they are made today?"""
+def _is_complete(folder: Path) -> bool:
+    """Return whether all tables are there, with the columns that they have today."""
     files = {name: folder / f"{name}.parquet" for name in TABLES}
-    times = [file.stat().st_mtime for file in files.values() if file.exists()]
-    if len(times) < len(files) or (source.exists() and source.stat().st_mtime > min(times)):
-        return False
-    return all(_whole(pq.read_schema, file).names == list(TABLES[name]) for name, file in files.items())
+    return all(
+        file.exists() and _whole(pq.read_schema, file).names == list(TABLES[name])
+        for name, file in files.items()
+    )
 
 
 def _write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:

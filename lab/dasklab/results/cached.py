@@ -41,11 +41,11 @@ def is_writable(directory: Path) -> bool:
 
 def writable(directory: Path) -> Path:
     """Return where to write what is computed from a directory: there, or in the cache."""
-    return directory if is_writable(directory) else elsewhere(directory)
+    return directory if is_writable(directory) else folder_for(directory)
 
 
-def elsewhere(directory: Path, content: bytes = b"") -> Path:
-    """Return a folder of the cache for what is computed from a directory that is read-only, or is a link.
+def folder_for(directory: Path, content: bytes = b"") -> Path:
+    """Return the folder of the cache for what is computed from a directory.
 
     Args:
         directory: it names the folder in the cache.

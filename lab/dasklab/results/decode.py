@@ -1,8 +1,8 @@
 """Decode the captures of a trial, once; all readers use the tables that are kept.
 
-``decoded/`` in the trial's directory holds the tables of ``daskwire`` as Parquet and, in summary.json, what
-needs the packets themselves. The folder may be deleted: it is made again from the captures on demand. Of a
-trial that cannot be written to it is in the cache.
+A folder of the cache holds the tables of ``daskwire`` as Parquet and, in summary.json, what needs the packets
+themselves; it is made again from the captures on demand. It is never in the trial's directory, which may come
+from somebody else: what Parquet unpacks to has no bound.
 """
 
 from __future__ import annotations
@@ -123,13 +123,8 @@ def rows(directory: Path, report: CaptureReport, summary: CaptureSummary, name: 
 
 
 def _place(directory: Path, report: CaptureReport) -> Path:
-    """Return the folder that ``decoded`` is in: the trial's, or one in the cache if that is read-only."""
-    folder = directory / FOLDER
-    if not folder.is_symlink() and (
-        cached.is_writable(directory) or (directory / CaptureSummary.FILE).exists()
-    ):
-        return directory
-    return cached.elsewhere(directory, report.to_json().encode())
+    """Return the folder that ``decoded`` is in."""
+    return cached.folder_for(directory, report.to_json().encode())
 
 
 def _stored_summary(directory: Path) -> CaptureSummary | None:

@@ -16,14 +16,10 @@ from typing import BinaryIO
 
 from dasklab import atomic
 from dasklab.errors import LabError
-from dasklab.model.files import CaptureRecords, Records
 from dasklab.notices import warn
 from dasklab.results import cached
 
 SUFFIX = ".zip"
-TABLES = {  # folders that are made of the files of the same names
-    Path(name).stem for kind in (Records, CaptureRecords) for name in (kind.FILE, kind.PREVIOUS_FILE)
-}
 REPORT = "report"
 PACKS = "packs"
 
@@ -51,11 +47,10 @@ def pack(folder: Path, file: Path) -> Path:
 
 
 def _content(folder: Path) -> Iterator[Path]:
-    """Yield the files that are not made of others (tables of records, report) and are no drafts or links."""
+    """Yield the files that are not the report, which is made of the others, and are no drafts or links."""
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
-        derived = parts[0] == REPORT or TABLES & set(parts[:-1])
-        if derived or any(part.startswith(atomic.PREFIX) for part in parts):
+        if parts[0] == REPORT or any(part.startswith(atomic.PREFIX) for part in parts):
             continue
         if path.is_symlink():
             warn(f"{path}: a symbolic link; it is left out of the pack")

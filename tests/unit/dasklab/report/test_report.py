@@ -22,7 +22,7 @@ from dasklab.report.drawings.captures import counting
 from dasklab.report.drawings.captures.content import Content
 from dasklab.report.pages import page, tables
 from dasklab.report.words import levels, sentences
-from dasklab.results import load, recording
+from dasklab.results import cached, load, recording
 from dasklab.results.recording import Recording
 from dasklab.results.run import Run, Trial
 from dasklab.results.statistics import identity
@@ -333,13 +333,16 @@ def test_capture_is_decoded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
     open_capture = daskwire.open_capture
     monkeypatch.setattr(daskwire, "open_capture", counted)
+    monkeypatch.setenv("DASKLAB_CACHE", str(tmp_path / "cache"))
     run = captured(tmp_path)
     trial = run.stored.folder / "1-01-baseline"
     first = report.write([run.opened_again()], tmp_path / "first").read_text()
     assert len(opened) == 1
-    shutil.rmtree(trial / "decoded")
+    assert not (trial / "decoded").exists()
+    [decoded] = cached.folder(cached.COMPUTED).glob("*-1-01-baseline/decoded")
+    shutil.rmtree(decoded)
     again = report.write([run.opened_again()], tmp_path / "again").read_text()
-    assert len(opened) == 2 and (trial / "decoded" / "messages.parquet").exists()
+    assert len(opened) == 2 and (decoded / "messages.parquet").exists()
     (trial / "capture.pcap").unlink()
     alone = report.write([run.opened_again()], tmp_path / "alone").read_text()
     assert first == again == alone and len(opened) == 2

@@ -20,7 +20,7 @@ from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Attempt, Campaign, CaptureReport, Configured, Hosts, Measured, Timings
 from dasklab.model.files import Result as TrialResult
 from dasklab.model.forms.document import Document
-from dasklab.results import load
+from dasklab.results import cached, load
 from dasklab.results.storage import damage as damages
 from dasklab.results.storage import documents
 from dasklab.running.driver import driver
@@ -237,12 +237,21 @@ def test_damaged_records_leave_one_trial_unexplained(results: Path, how: str) ->
         assert alone.exit_code == (3 if how == "records" else 1) and str(file) in alone.stderr
 
 
+def in_cache(run: Path, table: str) -> Path:
+    """Return a table of the bad trial, once it was reported."""
+    assert dasklab("report", run, "-o", run.parent / "before").exit_code == 0
+    [file] = cached.folder(cached.COMPUTED).glob(f"*-{BAD}/{table}")
+    return file
+
+
 @pytest.mark.parametrize("how", ["removed", "emptied", "truncated", "garbage"])
-@pytest.mark.parametrize("table", ["records/tasks.parquet", "decoded/ops.parquet"])
-def test_damaged_table_is_made_again(results: Path, tmp_path: Path, table: str, how: str) -> None:
+@pytest.mark.parametrize("table", ["record/tasks.parquet", "decoded/ops.parquet"])
+def test_damaged_table_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, results: Path, tmp_path: Path, table: str, how: str
+) -> None:
+    monkeypatch.setenv("DASKLAB_CACHE", str(tmp_path / "cache"))
     run = run_of(results)
-    assert dasklab("report", run, "-o", tmp_path / "before").exit_code == 0
-    file = run / BAD / table
+    file = in_cache(run, table)
     before = file.read_bytes()
     DAMAGES[how](file)
     result = dasklab("report", run, "-o", tmp_path / "after")
@@ -250,14 +259,26 @@ def test_damaged_table_is_made_again(results: Path, tmp_path: Path, table: str, 
     if how != "removed":
         assert str(file) in result.stderr and "again" in result.stderr
     assert file.read_bytes() == before
-    pages = [(tmp_path / name / "report.md").read_text() for name in ("before", "after")]
+    pages = [(folder / "report.md").read_text() for folder in (run.parent / "before", tmp_path / "after")]
     assert pages[0] == pages[1]
 
 
-def test_damaged_table_without_its_capture_is_named(results: Path, tmp_path: Path) -> None:
+def test_tables_that_came_with_a_run_are_not_read(results: Path, tmp_path: Path) -> None:
+    """Parquet of somebody else may unpack to anything."""
+    for table in ("records/tasks.parquet", "decoded/ops.parquet", "decoded/summary.json"):
+        file = run_of(results) / BAD / table
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("not a table")
+    result = dasklab("report", run_of(results), "-o", tmp_path / "report")
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+
+
+def test_damaged_table_without_its_capture_is_named(
+    monkeypatch: pytest.MonkeyPatch, results: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DASKLAB_CACHE", str(tmp_path / "cache"))
     run = run_of(results)
-    assert dasklab("report", run, "-o", tmp_path / "before").exit_code == 0
-    cut_in_half(run / BAD / "decoded" / "ops.parquet")
+    cut_in_half(in_cache(run, "decoded/ops.parquet"))
     (run / BAD / "capture.pcap").unlink()
     result = dasklab("report", run, "-o", tmp_path / "after")
     assert result.exit_code == 0
