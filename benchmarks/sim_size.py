@@ -1,6 +1,6 @@
 """How long large simulations take, and how much memory.
 
-    python benchmarks/sim_size.py large [--workers 1000] [--tasks 100000]
+    python benchmarks/sim_size.py large [--workers 100] [--tasks 10000]
     python benchmarks/sim_size.py many [--count 40] [--tasks 500] [--workers 4]
 
 ``large`` simulates one program: layers of as many tasks as there are workers, of 0.1 s each, which need two
@@ -21,7 +21,7 @@ if __name__ == "__main__":  # before what takes long to import
         __doc__,
         {
             "what": (("large", "many"), "simulations"),
-            "--workers": (0, "1000 of a large one, else 4"),
+            "--workers": (0, "100 of a large one, else 4"),
             "--tasks": (0, "100,000 of a large one, else 500"),
             "--count": (40, "of many"),
         },
@@ -65,15 +65,14 @@ def scenario(program: Program, workers: int, seed: int) -> Scenario:
         warmups=0,
         rates_mbit=dict.fromkeys((f"worker-{number + 1}" for number in range(workers)), 1000.0),
         costs={"scheduler": COSTS, "worker": COSTS},
-        design="light" if workers > 100 else "whole",
         seed=seed,
     )
 
 
 def main(args: Namespace) -> None:
     large = args.what == "large"
-    workers = args.workers or (1000 if large else 4)
-    tasks = args.tasks or (100_000 if large else 500)
+    workers = args.workers or (100 if large else 4)
+    tasks = args.tasks or (10_000 if large else 500)
     program = layered(tasks, min(workers, 100) if not large else workers)
     scenarios = [scenario(program, workers, seed) for seed in range(1 if large else args.count)]
     start = time.monotonic()

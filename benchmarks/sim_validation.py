@@ -60,7 +60,7 @@ from dasklab.errors import LabError
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import Campaign, Result, Timings
 from dasklab.model.settings.nic import BYTES_PER_MBIT
-from dasklab.predict import SEEDS, prediction, sensitivity
+from dasklab.predict import SEEDS, prediction
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.engine.choice import simulations_on
@@ -72,6 +72,7 @@ from dasklab.results.statistics.inference import Values
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import documents
 from dasklab.sim.scenario import Scenario
+from scipy import stats
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "results" / "simulation-validation.md"
 RULE = "|---|---|---|---|---|---|---|---|"
@@ -176,15 +177,16 @@ def predict_cell(name: str, directories: list[Path], fit: CalibratedTrials, seed
     predicted, _ = prediction.predict(trial.cell, trial, fit.calibrations, {}, range(seeds))
     changed = scenario(trial, fit.calibrations[0], seed=0)
     repeats_s = np.concatenate([durations_s(directory) for directory in directories])
-    over_trials = sensitivity.student([float(durations_s(directory).mean()) for directory in directories])
+    means_s = [float(durations_s(directory).mean()) for directory in directories]
+    low_s, high_s = stats.t.interval(0.95, len(means_s) - 1, np.mean(means_s), stats.sem(means_s))
     error = predicted.mean_s / measured.mean_s - 1
     bytes_error = predicted.transfer_bytes / measured.transfer_bytes - 1 if measured.transfer_bytes else 0.0
     return PredictedCell(
         experiment=trial.experiment,
         name=name,
         measured_s=measured.mean_s,
-        measured_low_s=over_trials.low,
-        measured_high_s=over_trials.high,
+        measured_low_s=low_s,
+        measured_high_s=high_s,
         predicted_s=predicted.mean_s,
         predicted_low_s=predicted.low_s,
         predicted_high_s=predicted.high_s,

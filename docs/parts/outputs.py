@@ -10,7 +10,6 @@ from dasklab.commands.plan import PlannedCall
 from dasklab.commands.status import StatusRow
 from dasklab.comparison.comparison import CellChange
 from dasklab.comparison.documents import ExplainedDifference, ExplainedVariation
-from dasklab.comparison.reproduction import Reproduced
 from dasklab.console.tables import RecordRow, RunRow, ShownRun
 from dasklab.machines.doctor import CheckedLab
 from dasklab.model.forms.json_output import json_schema
@@ -25,7 +24,6 @@ OUTPUTS: dict[str, Any] = {
     "status": list[StatusRow],
     "plan": list[PlannedCall],
     "doctor": CheckedLab,
-    "reproduce": Reproduced,
     "explain": (
         ExplainedTrial | ExplainedOperation | ExplainedDifference | ExplainedVariation | ExplainedClauses
     ),

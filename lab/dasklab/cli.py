@@ -22,9 +22,9 @@ from dasklab.terminal import CommandGroup, print_warnings, treat_sigterm_as_ctrl
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "Build a lab": ("init", "doctor", "plan", "up", "inspect", "graph", "status", "destroy"),
     "Use its hosts": ("ssh", "tc", "capture", "top", "dashboard"),
-    "Run experiments": ("baseline", "run", "reproduce"),
+    "Run experiments": ("baseline", "run"),
     "Read results": ("results", "report", "history"),
-    "Explain and predict": ("record", "explain", "check", "whatif", "sensitivity", "twin"),
+    "Explain and predict": ("record", "explain", "check", "whatif", "twin"),
     "Use other programs": ("wire", "minipve"),
 }
 """Title in the help -> the commands below it."""

@@ -21,7 +21,6 @@ import click
 from dasklab import extras
 from dasklab.errors import DamagedError, LabError, did_you_mean, plain
 from dasklab.notices import LOGGER
-from dasklab.replaced import REPLACED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,7 +80,7 @@ def one_line_errors(*expected: type[Exception]) -> Iterator[None]:
         raise
     except click.UsageError as error:
         help_command = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
-        raise CommandLineError(f"{_message(error)}{help_command}") from None
+        raise CommandLineError(f"{error.format_message()}{help_command}") from None
     except expected as error:
         kind = UnreadableError if isinstance(error, DamagedError) else CommandError
         raise kind(str(error)) from None
@@ -92,20 +91,6 @@ def one_line_errors(*expected: type[Exception]) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise CommandError(f"{error.filename}: {reason}" if error.filename else reason) from None
-
-
-def _message(error: click.UsageError) -> str:
-    """Return the text of a usage error; an option that is gone names its replacement."""
-    if isinstance(error, click.NoSuchOption) and error.ctx:
-        return replacement(error.ctx, error.option_name) or error.format_message()
-    return error.format_message()
-
-
-def replacement(context: click.Context, word: str) -> str | None:
-    """Return a sentence that names what replaces a word of the command line, if it is one that is gone."""
-    words = [*context.command_path.split()[1:], word]
-    instead = REPLACED.get(" ".join(words))
-    return f"{word!r} is gone: {instead}" if instead else None
 
 
 class _WarningHandler(logging.Handler):
@@ -127,10 +112,7 @@ def print_warnings() -> None:
 
 
 class CommandGroup(click.Group):
-    """A group of commands that shows errors as one line.
-
-    A misspelt command is answered with a similar name, and one that is gone with its replacement.
-    """
+    """A group of commands that shows errors as one line, and corrects a misspelt command."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         escape_what_the_console_lacks()
@@ -143,8 +125,6 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if message := replacement(ctx, name):
-            ctx.fail(message)
         if self.get_command(ctx, name) is None and (hint := did_you_mean(name, self.list_commands(ctx))):
             ctx.fail(f"No such command {name!r}{hint}")
         return super().resolve_command(ctx, args)

@@ -101,7 +101,8 @@ def run(
 
     EXPERIMENT is the name of an experiment that comes with dasklab (without it, all are listed), FILE an
     experiment of your own, and RUN the folder of a run. A RUN continues where it stopped: finished trials
-    stay, failed trials are run again.
+    stay, failed trials are run again. With --only, its CELL is run again as a new run, with the settings,
+    seed and faults of RUN: in the lab or simulated, as RUN was.
 
     \b
     dasklab run                           list the experiments
@@ -116,6 +117,7 @@ def run(
     dasklab run delay_worker --until 10%  as many blocks as this precision takes
     dasklab run delay_worker --only delay_ms=50
                                           one cell alone, in every block
+    dasklab run RUN --only delay_ms=50    the same cell again, from the same seed
     dasklab run delay_worker --simulate --from RUN
                                           simulated, with the costs measured in
                                           RUN
@@ -125,13 +127,23 @@ def run(
         _print_experiments()
         return
     options: RunOptions = {"quick": quick, "seed": seed, "only": only}
-    new_only = quick or only or seed is not None or simulate or source or skip_unsupported
-    if (place / "experiment.json").exists():
-        if new_only:
-            raise click.UsageError(
-                "--quick, --only, --seed, --simulate, --from and --skip-unsupported are for new runs,"
-                " and this is an existing run"
-            )
+    new_only = quick or seed is not None or source or skip_unsupported or (simulate and not only)
+    is_run = (place / "experiment.json").exists()
+    if is_run and new_only:
+        raise click.UsageError(
+            "--quick, --seed, --simulate, --from and --skip-unsupported are for new runs,"
+            " and this is an existing run"
+        )
+    if is_run and only:
+        run = _repeat(
+            *(place, only, seeds, root, inventory),
+            simulate=simulate,
+            wait=not no_wait,
+            dry_run=dry_run,
+            trusted=trusted,
+            address=address,
+        )
+    elif is_run:
         run = _resume(
             *(place, inventory),
             again=again,
@@ -270,6 +282,48 @@ def _resume(
     else:
         progress.resume(active, inventory, _stop_rule(until, blocks), wait_for_quiet=wait)
     return active.opened_again()
+
+
+def _repeat(
+    directory: Path,
+    cell: str,
+    seeds: int,
+    root: Path,
+    inventory: Path,
+    *,
+    simulate: bool,
+    wait: bool,
+    dry_run: bool,
+    trusted: bool,
+    address: str | None,
+) -> Run | None:
+    """Run a cell of a stored run again: the same trials, seed and faults, as a new run."""
+    from dasklab.console.trials.simulated import Calibrated
+    from dasklab.predict.engine.choice import simulations_on
+    from dasklab.predict.simulated_lab import Calibrations
+    from dasklab.results.run import open_run
+
+    stored = open_run(directory)
+    name, content, document = stored.document.name, stored.experiment, stored.document
+    require_trust(
+        [*cells_of(content), *(trial.requested for trial in stored.trials)], directory, trusted=trusted
+    )
+    options: RunOptions = {"quick": document.quick, "seed": document.seed, "only": cell}
+    if not stored.simulated and not simulate:
+        new = _measure(
+            *(inventory, root, name, content, dry_run, options, None), wait=wait, skip_unsupported=False
+        )
+    elif not stored.simulated:
+        new = _simulate(directory, seeds, root, name, content, dry_run, options, address=address)
+    elif dry_run:
+        _dry_run(name, content, stored.setup, options)
+        return None
+    else:
+        with simulations_on(address):
+            new = Calibrated(stored.require(Calibrations), stored.setup).start(root, name, content, **options)
+    if new:
+        echo(f"to compare: dasklab results compare {stored} {new}")
+    return new
 
 
 def _note_changed_workloads(stored: Run) -> None:

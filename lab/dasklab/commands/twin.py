@@ -59,7 +59,9 @@ def twin(path: Path, folder: Path | None, machines: bool, run: Path | None, seed
 
     opened = open_run(path)
     if opened.is_experiment or not opened.single.is_record:
-        raise LabError(f"{opened}: not a record of a cluster", "repeat a run with dasklab reproduce")
+        raise LabError(
+            f"{opened}: not a record of a cluster", "to repeat a cell of a run: dasklab run RUN --only CELL"
+        )
     if folder:
         kind = "machines" if machines else "containers"
         with records.reading(opened):

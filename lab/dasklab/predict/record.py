@@ -32,7 +32,7 @@ from dasklab.predict.core_waits import CoreWaits
 from dasklab.predict.record_limits import limits
 from dasklab.predict.record_links import ClientLink
 from dasklab.predict.trial_links import OTHER_QUEUE_BYTES
-from dasklab.predict.whatif import PAYLOAD, SimulationSettings, core_waits, design_of, shared_fields
+from dasklab.predict.whatif import PAYLOAD, SimulationSettings, core_waits, shared_fields
 from dasklab.records import Frames
 from dasklab.results.run import Trial
 from dasklab.sim.program import BARRIER, Program
@@ -214,16 +214,7 @@ def check(work: RecordedWork, changes: dict[str, Any]) -> tuple[SimulationSettin
             "--set rate_times: the rate of its links is unknown, because hardly any data moved",
             "name a rate: --set rate_mbit=N",
         )
-    if design_of(simulation, workers) == "light" and _needs_whole(work.client_program.program):
-        raise LabError(
-            f"--set workers={workers}: more than 100 simulated workers take no scattered data",
-            "request fewer workers, or --set design=whole, which takes long",
-        )
     return simulation, settings
-
-
-def _needs_whole(program: Program) -> bool:
-    return any(step.does == "scatter" for step in program.steps)
 
 
 def _missing(frames: Frames, repeat: Repeat, lost: dict[str, int]) -> Iterator[str]:

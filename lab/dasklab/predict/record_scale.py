@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from dasklab import records
@@ -28,7 +29,6 @@ from dasklab.predict.ideal_schedule import CLIENT, GRAPHS, IdealSchedule, schedu
 from dasklab.predict.prediction import RunSummary
 from dasklab.predict.record_memory import held_data
 from dasklab.predict.record_simulations import Changes, RecordSimulations
-from dasklab.predict.sensitivity import mean_run_s
 from dasklab.predict.validation import outside_note
 from dasklab.results.run import Trial, open_trial
 from dasklab.sim.program import Program
@@ -234,7 +234,7 @@ def _points(
     points = []
     for amount, size in sizes.items():
         summary, outcomes = simulated[f"{amount:g}"]
-        seconds = mean_run_s(outcomes[0])
+        seconds = fmean(repeat.duration_s for repeat in outcomes[0].repeats if not repeat.warmup)
         network = max(0.0, 1 - without_limit[f"{amount:g}"][0].mean_s / seconds)
         threads = _workers(size, had) * int(size.get("threads", had["threads"]))
         wasted_s = _wasted_s(_program(simulations, size), threads, summary.mean_s, network)

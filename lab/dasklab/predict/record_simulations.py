@@ -1,4 +1,4 @@
-"""Simulations of a record as it was and with changes: what predictions, sizes and sensitivities share."""
+"""Simulations of a record as it was and with changes: what predictions and sizes share."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def _observed_faults(outcomes: list[Outcome]) -> dict[str, ObservedFault]:
 
 
 def _failed(directory: Path, trial: RequestedTrial, failures: list[Outcome]) -> Failed:
-    again = f"dasklab reproduce {directory.parent} {trial.cell}"
+    again = f"dasklab run {directory.parent} --only {trial.cell}"
     reasons = (*(f"seed {outcome.seed}: {outcome.failed}" for outcome in failures), f"{AGAIN}{again}")
     return Failed(status="failed", host="client", task="simulate", reasons=reasons)
 

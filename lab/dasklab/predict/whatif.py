@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import Field
@@ -16,7 +16,7 @@ from dasklab.model.settings import faults
 from dasklab.model.settings.hosts import expand_aliases, host_names
 from dasklab.model.settings.link import Link
 from dasklab.model.settings.nic import NicOverride
-from dasklab.model.settings.simulated import MANY_WORKERS, unmodelled
+from dasklab.model.settings.simulated import unmodelled
 from dasklab.model.settings.trial_settings import Settings
 from dasklab.model.settings.variants import Layout, ResolvedScheduler
 from dasklab.predict.calibration import Calibration
@@ -48,10 +48,9 @@ class SimulationSettings(Strict):
         rtt_times: factor on the round trip and all delays.
         scheduler_speed: factor on the speed of the scheduler's core.
         worker_speed: factor on the speed of the workers' cores, tasks included.
-        design: workers are Dask's whole Worker, or only its state machine.
     """
 
-    workers: int | None = Field(default=None, ge=1, le=10_000)
+    workers: int | None = Field(default=None, ge=1, le=1_000)
     threads: int | None = Field(default=None, ge=1, le=1_000)
     cores: int | None = Field(default=None, ge=1)
     cores_each: int | None = Field(default=None, ge=1)
@@ -64,7 +63,6 @@ class SimulationSettings(Strict):
     rtt_times: float = Field(default=1, gt=0)
     scheduler_speed: float = Field(default=1, gt=0)
     worker_speed: float = Field(default=1, gt=0)
-    design: Literal["whole", "light"] | None = None
 
 
 def parse(assignments: tuple[str, ...]) -> dict[str, Any]:
@@ -158,7 +156,6 @@ def shared_fields(
         "costs": waiting.costs(simulation.scheduler_speed, simulation.worker_speed),
         "handoff_s": waiting.handoff_s(simulation.worker_speed),
         "shuffled_bytes": calibration.shuffled_bytes,
-        "design": design_of(simulation, workers),
     }
 
 
@@ -188,21 +185,12 @@ def check(trial: RequestedTrial, changes: dict[str, Any]) -> tuple[SimulationSet
     _, scheduler, *others = host_names(workers)
     if problem := faults.find_mistake(trial.faults, scheduler, others):
         raise LabError(f"--set workers: {problem}")
-    if trial.faults and design_of(simulation, workers) == "light":
-        raise LabError(
-            f"faults need full workers; the light model used above {MANY_WORKERS} workers has no connections"
-            " to break"
-        )
     return simulation, settings
 
 
 def threads(trial: RequestedTrial, calibration: Calibration) -> int:
     """Return the threads of each worker: those of the trial's layout, or else of the calibrated trial."""
     return Layout.parse(trial.layout).threads if trial.layout else calibration.threads
-
-
-def design_of(simulation: SimulationSettings, workers: int) -> Literal["whole", "light"]:
-    return simulation.design or ("light" if workers > MANY_WORKERS else "whole")
 
 
 def _settings(changes: dict[str, Any]) -> Settings:

@@ -393,9 +393,8 @@ def _introduced(tasks: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
     """Return the graph and the client of each key; 0 and what is known of tasks that were there before."""
     first = tasks.sort_values("waiting", kind="stable").drop_duplicates("key")
     graph = first.graph.where(first.waiting.notna(), 0)
-    client_before = texts(first.client) if "client" in first else ""  # formats 2 and 3 lack it
     client = graph.map(graphs.drop_duplicates("number").set_index("number").client).astype(object)
-    return first.assign(graph=graph, client=client.where(client.notna(), client_before))
+    return first.assign(graph=graph, client=client.where(client.notna(), texts(first.client)))
 
 
 def _graphs(received: pd.DataFrame, departures: pd.DataFrame, client: str) -> pd.DataFrame:

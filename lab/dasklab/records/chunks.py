@@ -16,7 +16,7 @@ import pandas as pd
 from dasklab.errors import UNFORESEEN, DamagedError
 from dasklab.records import chunk_file
 from dasklab.records.document import MAX_TIME_S
-from dasklab.records.recorder.layout import ADDED_LATER, MISSING_US, Column, layout
+from dasklab.records.recorder.layout import MISSING_US, Column, layout
 
 Tables = dict[str, pd.DataFrame]
 Processes = dict[str, Tables]
@@ -94,7 +94,7 @@ def unpack(
         except UNFORESEEN as error:
             raise ValueError(f"table {table}, column {name}: {error}") from error
     for name in expected:
-        if name not in frame and name not in ADDED_LATER.get(table, ()):
+        if name not in frame:
             raise ValueError(f"table {table}, column {name}: missing")
     return table, frame
 

@@ -19,11 +19,11 @@ from pyarrow.lib import ArrowException
 from dasklab import atomic, paths
 from dasklab.errors import UNFORESEEN, DamagedError, LabError, plain
 from dasklab.model.experiments.trial import RequestedTrial
-from dasklab.model.files import CaptureRecords, CaptureReport, Records, Timings
+from dasklab.model.files import CAPTURE_RECORD_FOLDER, RECORD_FOLDER
 from dasklab.notices import warn
-from dasklab.records import assemble, chunks, earlier_trials
+from dasklab.records import assemble, chunks
 from dasklab.records.document import RECORD, Record, read_document
-from dasklab.records.recorder.layout import READABLE_FORMS
+from dasklab.records.recorder.layout import FORM
 from dasklab.records.schema import TABLES
 from dasklab.results import cached
 from dasklab.results.run import Trial
@@ -48,9 +48,8 @@ def tables_of(trial: Trial, captured: bool = False) -> Frames:
     """
     if trial.is_record:
         return load_record(trial)[1]
-    kind = CaptureRecords if captured else Records
     source = source_of(trial, captured)
-    folder = _folder(trial, kind, source)
+    folder = _folder(trial, source)
     try:
         if _is_complete(folder):
             return _read(folder)
@@ -61,10 +60,11 @@ def tables_of(trial: Trial, captured: bool = False) -> Frames:
             f"{trial}: this is no record, trial or run",
             f"name a folder that `dasklab record` or `dasklab run` wrote; a record has {Record.FILE}",
         )
-    if not source.exists():
-        raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FOLDER}/{Record.FILE}")
     record = Trial(source.parent)
-    frames = load_record(record)[1] if record.is_record else earlier_trials.frames(trial, captured)
+    if not record.is_record:
+        missing = f"{record.name}/{Record.FILE}"
+        raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {missing}")
+    frames = load_record(record)[1]
     with atomic.filled(folder) as draft:
         _write(frames, draft)
     return _read(folder)
@@ -74,16 +74,14 @@ def source_of(trial: Trial, captured: bool = False) -> Path:
     """Return the file with what was recorded of a trial or cluster; it may not exist."""
     if trial.is_record:
         return trial.folder / RECORD
-    kind = CaptureRecords if captured else Records
-    record = Trial(trial.folder / kind.FOLDER)
-    return record.folder / RECORD if record.is_record else trial.file_of(kind)
+    return trial.folder / (CAPTURE_RECORD_FOLDER if captured else RECORD_FOLDER) / RECORD
 
 
-def _folder(trial: Trial, kind: type[Records], source: Path) -> Path:
-    """Return the folder of the cache for the tables of these records, of these repeats."""
-    samples = trial.file_of(CaptureReport if kind is CaptureRecords else Timings)
-    content = b"".join(file.read_bytes() for file in (source, samples) if file.exists())
-    return cached.folder_for(trial.folder, content) / kind.FOLDER
+def _folder(trial: Trial, source: Path) -> Path:
+    """Return the folder of the cache for the tables of these records."""
+    files = (source, source.with_name(Record.FILE))
+    content = b"".join(file.read_bytes() for file in files if file.exists())
+    return cached.folder_for(trial.folder, content) / source.parent.name
 
 
 @contextmanager
@@ -122,7 +120,7 @@ def load_record(record: Trial) -> tuple[Record, Frames]:
     """
     folder = record.folder
     document = read_document(folder)
-    if document.form not in READABLE_FORMS:
+    if document.form != FORM:
         raise LabError(f"{folder}: it was recorded by another version of dasklab (form {document.form})")
     parts = chunks.read(folder / RECORD)
     try:

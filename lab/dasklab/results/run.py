@@ -212,10 +212,6 @@ class Trial:
         """Whether there is a document of this kind, whole or damaged."""
         return documents.exists(kind, self.folder)
 
-    def file_of(self, kind: type[Document]) -> Path:
-        """Return the path of a document, by its current name or by that of the previous format."""
-        return documents.file_of(kind, self.folder)
-
     def write(self, document: Document) -> None:
         """Write a document completely or not at all. Open the trial again to read it."""
         documents.write(self.folder, document)

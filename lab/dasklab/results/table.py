@@ -14,7 +14,6 @@ from dasklab.errors import LabError
 from dasklab.model.experiments import cells
 from dasklab.model.experiments.trial import RequestedTrial, Setup
 from dasklab.model.files import Configured
-from dasklab.model.forms import earlier_formats
 from dasklab.model.forms.columns import COLUMNS
 from dasklab.model.settings.nic import MODELS
 from dasklab.notices import warn
@@ -70,7 +69,7 @@ def write(run: Run) -> Path:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read a table file, .csv or .parquet. Names of the previous format are translated.
+    """Read a table file, .csv or .parquet.
 
     Raises:
         LabError: the file is missing, damaged, or not a table of samples.
@@ -81,10 +80,9 @@ def read_table(path: Path) -> pd.DataFrame:
         raise LabError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:  # pandas' and pyarrow's own errors are ValueErrors
         raise LabError(f"{path}: it cannot be read as a table: {str(error).splitlines()[0]}") from error
-    frame = frame.rename(columns=earlier_formats.RENAMED_SAMPLE_COLUMNS)
     if missing := [name for name in COLUMNS if name not in frame]:
         raise LabError(f"{path}: this is not a table of samples, it has no column {missing[0]}")
-    return frame.assign(metric=frame.metric.replace(earlier_formats.METRICS))
+    return frame
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:

@@ -51,8 +51,6 @@ class Scenario(Strict):
         late_s: how much longer each worker's first task takes, in the order of the workers; never negative.
             The last number holds for all further workers.
         dask: Dask's settings, nested.
-        design: ``whole`` simulates Dask's whole Worker, ``light`` only its state machine
-            (for thousands of workers).
         faults: at most one for each machine, each at a moment that is already drawn.
         limit_s: virtual time after which the simulation is considered hung.
         seed: of the dice. The same scenario with the same seed gives the same events at the same times.
@@ -79,7 +77,6 @@ class Scenario(Strict):
     shuffled_bytes: float = Field(default=0, ge=0)
     late_s: tuple[float, ...] = ()
     dask: dict[str, Any] = {}
-    design: Literal["whole", "light"] = "whole"
     faults: tuple[Fault, ...] = ()
     limit_s: float = Field(default=86_400, gt=0)
     seed: int = 0

@@ -55,7 +55,6 @@ def simulate(scenario: Scenario) -> Outcome:
             threads=scenario.threads,
             hosts=build.hosts(scenario, kernel),
             costs=scenario.costs,
-            light=scenario.design == "light",
             shuffled_bytes=scenario.shuffled_bytes,
             late_s=build.late_s(scenario),
             handoff_s=scenario.handoff_s,

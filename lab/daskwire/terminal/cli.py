@@ -288,18 +288,15 @@ def export(options: Options) -> None:
     metavar="BYTES",
     help="Of an interface, record this much of each packet; 0 is all.",
 )
-@click.option("--metrics", metavar="[HOST]:PORT", help="Serve totals to Prometheus; HOST is 127.0.0.1.")
 @TUNNEL
-def live(
-    source: str, interval: float, window: float, snaplen: int, metrics: str | None, tunnel: tuple[str, ...]
-) -> None:
+def live(source: str, interval: float, window: float, snaplen: int, tunnel: tuple[str, ...]) -> None:
     """Show a capture while it is recorded: rates, ops, pairs, problems.
 
     SOURCE is a network interface (with tcpdump), a file that another program is writing (tcpdump -U -w FILE),
     a FIFO, or - for standard input. Memory and disk space are bounded, so this can run for days.
     Ctrl-C ends it.
     """
-    show_live(source, Settings(interval, window, metrics, tunnel_ports(tunnel), snaplen))
+    show_live(source, Settings(interval, window, tunnel_ports(tunnel), snaplen))
 
 
 @wire.command()

@@ -14,10 +14,9 @@ from typing import IO
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from daskwire.analysis.live import metrics
 from daskwire.analysis.live.monitor import Interval, Monitor
 from daskwire.analysis.live.recording import Recording, Tcpdump, is_interface
-from daskwire.base.errors import ArgumentError, WireError
+from daskwire.base.errors import WireError
 from daskwire.decoder.file.source import STDIN, STDIN_NAME
 from daskwire.terminal.printing import answer_line, cell, on_terminal, screen, write_line
 
@@ -32,14 +31,12 @@ class Settings:
     Attributes:
         interval_s: between two updates.
         window_s: problems are looked for in the last seconds.
-        address: where to serve metrics: [HOST]:PORT, None for nowhere.
         tunnel_ports: UDP port -> kind of tunnel, in addition to their usual ports.
         snaplen_bytes: how much of each packet tcpdump records, 0 for all.
     """
 
     interval_s: float
     window_s: float
-    address: str | None
     tunnel_ports: Mapping[int, str]
     snaplen_bytes: int
 
@@ -51,24 +48,16 @@ def live(source: str, settings: Settings) -> None:
         WireError: the source cannot be recorded, or is not a capture.
     """
     name = STDIN_NAME if source == STDIN else source
-    address = _address(settings.address) if settings.address is not None else None
     with (
         _opened(source, settings.snaplen_bytes) as (pipe, tcpdump),
         Recording(pipe, name, grows=Path(source).is_file()) as recording,
     ):
         monitor = Monitor(recording, settings.window_s, time.monotonic(), settings.tunnel_ports)
-
-        def dropped() -> int:
-            return tcpdump.dropped if tcpdump else 0
-
-        if address is not None:
-            server = metrics.serve(*address, lambda: metrics.exposition(monitor, dropped()))
-            write_line(f"metrics: http://{address[0]}:{server.server_port}/metrics", err=True)
         try:
             _run(recording, monitor, settings, tcpdump)
         except KeyboardInterrupt:
             _stop(recording, tcpdump)
-        _show_last(recording, monitor, dropped())
+        _show_last(recording, monitor, tcpdump.dropped if tcpdump else 0)
         if tcpdump and tcpdump.failure:
             raise WireError(tcpdump.failure)
 
@@ -135,13 +124,6 @@ def _opened(source: str, snaplen_bytes: int) -> Iterator[tuple[IO[bytes], Tcpdum
             tcpdump.stop()
     else:
         raise WireError(f"{source}: no such interface or file")
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise ArgumentError(f"--metrics {text}: expected [HOST]:PORT, as in :9187")
-    return host or "127.0.0.1", int(port)
 
 
 def _line(interval: Interval) -> str:

@@ -200,14 +200,6 @@ def test_sizes_of_a_cluster_cost_more_the_more_threads_idle(run: Any) -> None:
     assert [point["threads"] for point in document["points"]] == [4]
 
 
-def test_sensitivity_of_a_record_varies_each_resource(run: Any) -> None:
-    arguments = ["sensitivity", str(run.folder), "--seeds", "2", "--json"]
-    document = json.loads(CliRunner().invoke(main, arguments, catch_exceptions=False).stdout)
-    gains = {effect["name"]: effect["gain_pct"]["value"] for effect in document["effects"]}
-    assert {"round trip", "workers' CPU", "workers"} <= gains.keys()
-    assert gains["workers"] > 0  # 16 tasks wait for 4 threads
-
-
 @pytest.mark.parametrize(
     ("size", "message"),
     [

@@ -18,7 +18,7 @@ import distributed
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
-from dasklab import cli, terminal
+from dasklab import cli
 from dasklab.cli import COMMANDS, main
 from dasklab.commands import up
 from dasklab.console.lab import guest_program, playbooks
@@ -30,7 +30,6 @@ from dasklab.machines.inventory.ansible_inventory import DEFAULT, Inventory
 from dasklab.model.experiments import experiment
 from dasklab.model.forms.json_output import json_schema
 from dasklab.paths import SHARE as ROOT
-from dasklab.replaced import REPLACED
 from dasklab.running.driver import driver
 from dasklab.running.plan.setup import setup_of
 from dasklab.running.playbooks import playbook
@@ -195,7 +194,7 @@ def test_in_a_folder_without_a_lab_no_command_takes_that_of_the_checkout(
     monkeypatch.setattr(playbook, "run", forbidden)
     named = {names[0] for names, command in EVERY.items() if "inventory" in {p.name for p in command.params}}
     assert named > set(WORDS)
-    for name in named - {"reproduce"}:  # it reads a run first
+    for name in named:
         result = run(name, *WORDS.get(name, []))
         assert (name, result.exit_code) == (name, 1)
         assert result.stderr == (
@@ -231,26 +230,6 @@ def test_an_unknown_command_is_refused() -> None:
     result = run("fly")
     assert result.exit_code == 2
     assert "No such command 'fly'" in result.output
-
-
-def test_a_command_that_is_gone_names_its_replacement() -> None:
-    result = run("advise", "results/baseline/1", "--confirm")
-    assert result.exit_code == 2
-    assert result.stderr.startswith(
-        "dasklab: 'advise' is gone: 'dasklab whatif RUN --set dask.SETTING=VALUE' "
-    )
-    assert len(result.stderr.splitlines()) == 2
-
-
-def test_an_option_that_is_gone_names_its_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "REPLACED", {"results compare --old": "use --new."})
-    result = run("results", "compare", "A", "B", "--old")
-    assert (result.exit_code, result.stderr.splitlines()[0]) == (2, "dasklab: '--old' is gone: use --new.")
-    assert "No such option" in run("results", "show", "A", "--old").stderr
-
-
-def test_what_is_gone_is_not_a_command_again() -> None:
-    assert not set(REPLACED) & {name for names in COMMANDS.values() for name in names}
 
 
 def test_the_inventory_may_precede_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,6 @@ from dasklab.machines.inventory.topology import Archive, DnsName, Image
 from dasklab.model.forms.strict import Strict, validate
 from dasklab.model.settings.nic import MODELS, BridgeName, GuestKind, NicModel, RateMbit
 from dasklab.paths import ROLES
-from dasklab.replaced import REPLACED_VARIABLES
 
 Subnet = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){2}$", description="three parts of a /24")]
 Vmid = Annotated[int, Field(ge=100, le=999_999_999)]
@@ -131,9 +130,7 @@ def unknown(names: Iterable[str]) -> Iterator[str]:
     valid = valid_names()
     unprefixed = [name for name in valid if "_" in name and not name.startswith(prefixes())]
     for name in sorted(set(names) - valid):
-        if name in REPLACED_VARIABLES:
-            yield f"{name} is gone: {REPLACED_VARIABLES[name]}"
-        elif name.startswith(prefixes()):
+        if name.startswith(prefixes()):
             prefix = next(prefix for prefix in prefixes() if name.startswith(prefix))
             hint = did_you_mean(name, valid) or f"; names that begin with {prefix} belong to the lab"
             yield f"unknown variable {name}{hint}"

@@ -16,7 +16,6 @@ from pydantic import Field, ValidationError, model_validator
 
 from dasklab.errors import LabError, did_you_mean
 from dasklab.model.forms.columns import COLUMNS
-from dasklab.model.forms.earlier_formats import translate_experiment
 from dasklab.model.forms.strict import Strict, first_mistake
 from dasklab.model.forms.yaml_file import read_mapping
 from dasklab.model.settings import faults, workloads
@@ -116,7 +115,7 @@ def load(name: str, quick: bool = False) -> tuple[str, Experiment]:
                 f"no experiment {name!r}{did_you_mean(name, names())}",
                 "`dasklab run` lists all; a file of your own is named by its path, with .yml",
             )
-    raw = translate_experiment(read_mapping(path), path.name)
+    raw = read_mapping(path)
     full = check(raw, path.name, path.parent)
     short_form = merge({k: v for k, v in raw.items() if k != "quick"}, full.quick)
     short = check(short_form, f"{path.name}, with quick", path.parent)

@@ -15,8 +15,6 @@ from dasklab.model.files.records import (
     CAPTURE_RECORD_FOLDER,
     RECORD_DOCUMENT,
     RECORD_FOLDER,
-    CaptureRecords,
-    Records,
 )
 from dasklab.model.files.simulation import Outcome, SimulatedRepeat, Simulation
 from dasklab.model.files.timings import (
@@ -39,7 +37,6 @@ __all__ = [
     "Attempt",
     "Bridge",
     "Campaign",
-    "CaptureRecords",
     "CaptureReport",
     "Check",
     "Completeness",
@@ -61,7 +58,6 @@ __all__ = [
     "Probe",
     "ProbeError",
     "Queue",
-    "Records",
     "Result",
     "Rtt",
     "Sample",

@@ -47,7 +47,6 @@ class Measured(Document):
     """The results of all probes of a trial."""
 
     FILE: ClassVar[str] = "measured.json"
-    PREVIOUS_FILE: ClassVar[str] = "delivered.json"
 
     rtt: tuple[Rtt, ...] = ()
     throughput: tuple[Throughput, ...] = ()

@@ -8,19 +8,15 @@ from pydantic import ConfigDict, Field
 
 from dasklab.model.forms.strict import Strict
 
-FORMAT: Literal[4] = 4  # the key "schema" of each file; ``earlier_formats`` reads those before
+FORMAT: Literal[4] = 4  # the key "schema" of each file
 
 
 class Document(Strict):
-    """A JSON file in the directory of a run or a trial.
-
-    ``FILE`` is its name, ``PREVIOUS_FILE`` its name in the previous format, if that was another one.
-    """
+    """A JSON file in the directory of a run or a trial. ``FILE`` is its name."""
 
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
     FILE: ClassVar[str]
-    PREVIOUS_FILE: ClassVar[str] = ""
 
     schema_: Literal[4] = Field(default=FORMAT, alias="schema")
 

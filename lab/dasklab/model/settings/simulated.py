@@ -18,7 +18,6 @@ from dasklab.model.settings.packages import unpinned
 from dasklab.model.settings.trial_settings import Settings, SharedSettings, Workload
 from dasklab.model.settings.variants import Layout, ResolvedScheduler
 
-MANY_WORKERS = 100  # beyond this, workers are state machines without connections
 VARIANTS = (None, "dask", "no-queuing", "no-stealing")  # the scheduler variants that differ in settings only
 MODELLED_LINK = {"direction", *(impairment.key for impairment in IMPAIRMENTS if impairment.simulated)}
 MODELLED_FAULTS = {"kill", "restart", "cut"}
@@ -69,8 +68,6 @@ class SimulatedSetup(Strict):
             with_params = f" with {params}" if params else ""
             yield f"workload {requested.workload.name}{with_params}: no trial of {self.origin} has its costs"
         yield from unmodelled(requested, requested.scheduler.resolve())
-        if requested.faults and requested.workers > MANY_WORKERS:
-            yield f"faults with more than {MANY_WORKERS} workers: these have no connections that could break"
         for host, link in requested.links.items():
             yield from unmodelled_link(host, link)
 

@@ -22,9 +22,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 FORM = 4
-"""The format of chunks and their file. Format 2 lacked repeats, format 3 what fails."""
+"""The format of chunks and their file."""
 
-READABLE_FORMS = (2, 3, 4)
 KEY_SEPARATOR = "\x1f"
 MISSING_US = -1  # a time that nobody took
 
@@ -84,14 +83,6 @@ WORKER = COMMON | {
     "delays": "time:t delay:f",
     "profile": "stack:s:stack seconds:f",
 }
-
-
-ADDED_LATER = {
-    "cpu": ("loop_cpu", "held", "machine"),
-    "tasks": ("client", "cpu", "cpu_waiting", "cpu_turns"),
-    "calls": ("missing",),
-}
-"""Columns of each table that records of an earlier version of dasklab lack."""
 
 
 def layout(process: str) -> dict[str, list[Column]]:

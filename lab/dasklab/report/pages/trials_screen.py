@@ -70,7 +70,7 @@ def repeat_words(run: Run) -> str:
     read from a file, or run with other blocks, is in the run's folder only.
     """
     if not _comes_with_dasklab(run):
-        return join(["dasklab", "reproduce", str(run)])
+        return join(["dasklab", "run", str(run), "--only"])
     options = ["--quick"] * run.document.quick
     if run.simulated:
         options += ["--simulate", "--from", run.simulated.origin]

@@ -15,28 +15,28 @@ from pathlib import Path
 from dasklab.errors import LabError
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import (
+    CAPTURE_RECORD_FOLDER,
     RECORD_DOCUMENT,
+    RECORD_FOLDER,
     Attempt,
-    CaptureRecords,
     CaptureReport,
     Configured,
     Failed,
     Hosts,
     Measured,
     ObservedFaults,
-    Records,
     Result,
     Simulation,
     Timings,
 )
 from dasklab.model.forms.document import Document
-from dasklab.results.storage.documents import exists, file_of, read, require
+from dasklab.results.storage.documents import exists, read, require
 
 DOCUMENTS: tuple[type[Document], ...] = (
     *(RequestedTrial, Attempt, Result, Timings, Measured, Configured),
     *(Hosts, ObservedFaults, Failed, CaptureReport, Simulation),
 )
-RECORDS: tuple[type[Records], ...] = (Records, CaptureRecords)  # large: checked by their reader
+RECORDS = tuple(f"{folder}/{RECORD_DOCUMENT}" for folder in (RECORD_FOLDER, CAPTURE_RECORD_FOLDER))
 MEASURED_STATUSES = ("ok", "invalid")
 
 Signature = tuple[tuple[str, int, int], ...]
@@ -44,9 +44,8 @@ Signature = tuple[tuple[str, int, int], ...]
 
 def left(directory: Path) -> tuple[str, ...]:
     """Return the names of the documents that a trial has left, for its attempt.json."""
-    documents = tuple(kind.FILE for kind in DOCUMENTS + RECORDS if exists(kind, directory))
-    records = tuple(_record(kind) for kind in RECORDS if (directory / _record(kind)).exists())
-    return documents + records
+    documents = tuple(kind.FILE for kind in DOCUMENTS if exists(kind, directory))
+    return documents + tuple(name for name in RECORDS if (directory / name).exists())
 
 
 def damage(directory: Path) -> str | None:
@@ -59,26 +58,14 @@ def gaps(directory: Path) -> list[str]:
     files = require(Attempt, directory).files
     records = [
         f"{directory / name}: the file is missing; its time cannot be explained"
-        for kind in RECORDS
-        if not exists(kind, directory) and not (directory / _record(kind)).exists()
-        for name in _had(directory, kind, files)
+        for name in RECORDS
+        if name in files and not (directory / name).exists()
     ]
     captures = [
         f"{line}; the trial's timings are used, but its capture is incomplete"
         for line in capture_gaps(directory)
     ]
     return records + captures
-
-
-def _had(directory: Path, kind: type[Records], files: tuple[str, ...]) -> list[str]:
-    """Return the names of the records of this kind that a trial had. The tables made of them show it, too."""
-    names = [name for name in (_record(kind), kind.FILE) if name in files]
-    return names or ([kind.FILE] if file_of(kind, directory).with_suffix("").is_dir() else [])
-
-
-def _record(kind: type[Records]) -> str:
-    """Return the path of a record's document within a trial."""
-    return f"{kind.FOLDER}/{RECORD_DOCUMENT}"
 
 
 def capture_gaps(directory: Path) -> list[str]:
@@ -127,15 +114,10 @@ def _problems(directory: Path, documents: Mapping[type[Document], Document | Non
 
 def _expected(documents: Mapping[type[Document], Document | None], has_result: bool) -> set[str]:
     """Return the names of the documents that a trial must have."""
-    attempt, trial = documents[Attempt], documents[RequestedTrial]
+    attempt = documents[Attempt]
     files = {RequestedTrial.FILE, Attempt.FILE, Result.FILE}
     if isinstance(attempt, Attempt):
         files |= set(attempt.files)
     if has_result:
         files.add(Timings.FILE)
-        if isinstance(attempt, Attempt) and not attempt.files and documents[Simulation] is None:
-            # early versions did not write down what a trial left
-            files |= {kind.FILE for kind in (Measured, Configured, Hosts)}
-            if isinstance(trial, RequestedTrial) and trial.capture:
-                files.add(CaptureReport.FILE)
     return files

@@ -1,7 +1,4 @@
-"""Read and write one document of a run or a trial: whole and typed, or refused in one line.
-
-Documents of earlier formats are translated when they are read.
-"""
+"""Read and write one document of a run or a trial: whole and typed, or refused in one line."""
 
 from __future__ import annotations
 
@@ -12,24 +9,14 @@ from typing import Any, TypeVar
 from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model.forms.document import FORMAT, Document
-from dasklab.model.forms.earlier_formats import EARLIER, translate
 from dasklab.model.forms.strict import validate
 
 D = TypeVar("D", bound=Document)
 
 
-def file_of(kind: type[Document], directory: Path) -> Path:
-    """Return the path of a document: its previous name if only that file exists, else its current name."""
-    current = directory / kind.FILE
-    if kind.PREVIOUS_FILE and not current.exists():
-        previous = directory / kind.PREVIOUS_FILE
-        return previous if previous.exists() else current
-    return current
-
-
 def exists(kind: type[Document], directory: Path) -> bool:
     """Whether a directory has a document of this kind."""
-    return file_of(kind, directory).exists()
+    return (directory / kind.FILE).exists()
 
 
 def read(kind: type[D], directory: Path) -> D | None:
@@ -38,7 +25,7 @@ def read(kind: type[D], directory: Path) -> D | None:
     Raises:
         LabError: the file cannot be read, is not JSON, has an unknown format, or is not valid.
     """
-    return read_file(kind, file_of(kind, directory))
+    return read_file(kind, directory / kind.FILE)
 
 
 def read_file(kind: type[D], path: Path) -> D | None:
@@ -51,11 +38,8 @@ def read_file(kind: type[D], path: Path) -> D | None:
     if content is None:
         return None
     version = content.get("schema")
-    if version in EARLIER:
-        content = translate(kind.FILE, content)
-    elif version != FORMAT:
-        readable = ", ".join(map(str, sorted((FORMAT, *EARLIER), reverse=True)))
-        raise LabError(f"{path}: format {version!r}; this version of dasklab reads {readable}")
+    if version != FORMAT:
+        raise LabError(f"{path}: format {version!r}; this version of dasklab reads {FORMAT}")
     return validate(kind, content, str(path))
 
 

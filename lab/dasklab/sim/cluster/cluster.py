@@ -13,7 +13,6 @@ from distributed import Client
 from distributed.comm.addressing import get_address_host
 
 from dasklab.sim.cluster.comm import Fabric, SimProcess
-from dasklab.sim.cluster.light_worker import LightWorker
 from dasklab.sim.cluster.servers import SimScheduler, SimWorker, adapted, complete
 from dasklab.sim.cluster.shuffle import Shuffle, place
 from dasklab.sim.cluster.tasks import Draw, SimExecutor, Work
@@ -31,7 +30,6 @@ class ClusterSpec:
         threads: threads of each worker.
         hosts: by machine's name, the cores that it runs on.
         costs: what messages cost a process of each role.
-        light: workers are only Dask's state machine (see ``light_worker``).
         shuffled_bytes: what each transfer task of a peer-to-peer shuffle gives away.
         late_s: by worker, how much longer its first task takes.
         handoff_s: how long each task waits for its thread.
@@ -41,7 +39,6 @@ class ClusterSpec:
     threads: int
     hosts: Mapping[str, Host]
     costs: Mapping[Role, Costs]
-    light: bool = False
     shuffled_bytes: float = 0.0
     late_s: Mapping[str, float] = field(default_factory=dict)
     handoff_s: float = 0.0
@@ -65,7 +62,6 @@ class SimCluster:
         self._executors: dict[str, SimExecutor] = {}
         # What killed processes leave is kept: if it were collected, its cleanup would run.
         self._killed: list[Any] = []
-        self._peers: dict[str, LightWorker] = {}
         self.computed = 0
 
     def start(self) -> None:
@@ -130,9 +126,6 @@ class SimCluster:
             spec.handoff_s,
         )
         self._executors[name] = executor
-        if spec.light:
-            worker = LightWorker(self.fabric, name, spec.threads, executor, self._peers)
-            return await worker.start(self.scheduler)
         options: dict[str, Any] = {
             "data": {},
             "memory_limit": 0,

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dasklab.comparison import reproduction, runs
-from dasklab.comparison.comparison import CellChange
+from dasklab.comparison import runs
 from dasklab.errors import LabError
 from dasklab.results.run import Run
 from dasklab.results.statistics import identity
-from dasklab.results.statistics.interval import Interval
 from dasklab.running.driver import driver
 
 from tests.unit.dasklab.conftest import FakeLab, Json
@@ -65,17 +63,3 @@ def test_versions_of_a_run_are_those_of_its_baseline(measured: Measure) -> None:
 
     run = measured(FakeLab(spoil=set_version))
     assert identity.identity(run.opened_again())["dask"] == "2026.8.0"
-
-
-@pytest.mark.parametrize(
-    ("new", "ratio", "text"),
-    [
-        (2.1, Interval(1.05, 0.9, 1.2), "within what chance does"),
-        (3.0, Interval(1.5, 1.2, 1.8), "more than chance does"),
-        (3.0, Interval(1.5), "too few blocks to know what chance does"),
-        (2.0, Interval(1.0), "the same"),
-    ],
-)
-def test_chance_may_explain_a_difference_between_two_runs(new: float, ratio: Interval, text: str) -> None:
-    change = CellChange("compute_s", "x=1", 2.0, new, ratio, is_shown=ratio.low > 1)
-    assert reproduction.chance(change) == text

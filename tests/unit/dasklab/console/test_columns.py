@@ -108,35 +108,3 @@ def test_error_wraps(record: str) -> None:
 
 def test_table_without_rows_is_not_printed(record: str) -> None:
     assert "iperf3" not in CliRunner().invoke(main, ["explain", record, "--all"]).output
-
-
-SENSITIVITIES = """
-from dasklab.commands import sensitivity
-from dasklab.predict.sensitivity import Effect, Sensitivities
-from dasklab.results.statistics.interval import Interval
-effects = (
-    Effect("rate of all links", "1,025 Mbit/s", True, Interval(0.0812, 0.0712, 0.0912)),
-    Effect("round trip", "0.95 ms, and delays", True, Interval(-0.2, -0.35, -0.05)),
-    Effect("scheduler's CPU", "as measured", True, Interval(0.11, -0.16, 0.38)),
-    Effect("0.1 % more loss on all links", "", False, Interval(-12.3, -22.0, -5.0)),
-    Effect("no waiting for a core", "0.62 s per s of CPU", False, Interval(31.0, 20.0, 40.0)),
-    Effect("workers", "2 to 4", True, Interval(0.4), simulated=False),
-)
-rates = {{250.0: Interval(4.0), 1000.0: Interval(3.4), 4000.0: Interval(3.4)}}
-sensitivity._print(Sensitivities(Interval(3.46, 3.2, 3.7), effects, rates, 1000.0, {{}}), {trial!r})
-"""
-
-
-def test_sensitivities_fit(record: str) -> None:
-    [printed] = code_on_terminals(COLUMNS, code=f"exec({SENSITIVITIES.format(trial=record)!r})")
-    assert long_lines(printed) == []
-    rows = [" ".join(line.split()) for line in printed.splitlines()]
-    assert "1 % more of now time 95 % interval" in rows
-    assert "rate of all links 1,025 Mbit/s 0.081 % less 0.071 to 0.091" in rows
-    assert "round trip 0.95 ms, and delays 0.20 % more 0.05 to 0.35" in rows
-    assert "scheduler's CPU as measured none shown 0.16 % more to 0.38 % less" in rows
-    assert "0.1 % more loss on all links 12 % more 5 to 22" in rows
-    assert "workers 2 to 4 0.40 % less" in rows
-    assert "Links faster than 1,000 Mbit/s save less than 5 % of the time, up to 4,000 Mbit/s" in " ".join(
-        rows
-    )

@@ -80,9 +80,8 @@ def dasklab(*words: str | Path) -> Result:
     "command",
     [
         "whatif RUN",
-        "sensitivity RUN",
-        "reproduce RUN baseline",
-        "reproduce RUN baseline --simulate",
+        "run RUN --only baseline",
+        "run RUN --only baseline --simulate",
         "run FILE --simulate --from RUN",
     ],
 )

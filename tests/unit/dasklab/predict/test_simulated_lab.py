@@ -282,7 +282,7 @@ def test_report_marks_simulated_figures_and_draws_no_verdict_from_them(
     both = {f"{kind}caps-{metric}" for kind in ("", "simulated-") for metric in ("compute_s", "transfer_mb")}
     assert drawn == both | {"caps-rtt_ms"}
     text = (tmp_path / "page" / "report.md").read_text()
-    assert "## Caps, simulated" in text and f"dasklab reproduce {predicted} CELL" in text
+    assert "## Caps, simulated" in text and f"dasklab run {predicted} --only CELL" in text
 
 
 def test_simulated_run_cannot_be_calibrated_on(predicted: Path, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_page_is_self_contained(measured: Measure, tmp_path: Path) -> None:
         assert len(links.loaded) == 1 and links.loaded[0].startswith("data:image/svg+xml")
     assert 'href="study_2019.html"' in page and 'href="report.html"' in study
     assert "1 of 8 trials left the statistics" in page and "ended with status 2" in page
-    assert f"dasklab reproduce {run.stored} delay_ms=50" in page, "not the experiment that has this name"
+    assert f"dasklab run {run.stored} --only delay_ms=50" in page, "not the experiment that has this name"
     names = {path.name for path in (tmp_path / "report").iterdir()}
     stems = ("delay_scheduler-compute_s", "delay_scheduler-rtt_ms")
     pages = {"report.html", "report.md", "study_2019.html", "trials"}

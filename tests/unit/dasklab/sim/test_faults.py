@@ -7,11 +7,9 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
-import jsonschema
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.comparison.reproduction import Reproduced
 from dasklab.console.lab import target
 from dasklab.console.trials import progress
 from dasklab.console.trials.simulated import Calibrated
@@ -19,7 +17,6 @@ from dasklab.errors import LabError
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.experiments.trial import RequestedTrial
 from dasklab.model.files import ObservedFault, ObservedFaults, Outcome, Result, SimulatedRepeat, Timings
-from dasklab.model.forms.json_output import json_schema
 from dasklab.model.settings.trial_settings import Workload
 from dasklab.predict import simulated_lab
 from dasklab.predict.calibrate import calibrate
@@ -178,16 +175,14 @@ def test_hang_is_a_result_with_its_seed_faults_and_command(measured: Path, simul
     assert result.status == "failed"
     assert result.reasons[0] == f"seed {simulations.with_fault('cut')[0].seed}: {HUNG}"
     assert result.reasons[-2:] == (
-        f"again: dasklab reproduce {run} fault=cut",
+        f"again: dasklab run {run} --only fault=cut",
         "with cut of worker-1 at 0.05 s for 0.5 s (seed 7)",
     )
 
 
-def test_light_workers_have_no_faults() -> None:
+def test_a_fault_needs_its_worker() -> None:
     trial = TRIAL.model_validate(json.loads(TRIAL.to_json()) | {"faults": [KILL]})
     assert scenario_of(trial, CALIBRATION, seed=1).limit_s == trial.ttl_s
-    with pytest.raises(LabError, match=r"^faults need full workers; the light model used above 100 workers"):
-        scenario_of(trial, CALIBRATION, {"design": "light"}, seed=1)
     with pytest.raises(LabError, match=r"^--set workers: faults\.0\.host: no 'worker-2' to kill"):
         scenario_of(trial, CALIBRATION, {"workers": 1}, seed=1)
 
@@ -197,53 +192,37 @@ def test_trial_with_faults_cannot_be_calibrated_on(measured: Path) -> None:
         calibrate(Trial(cell(measured, "fault=kill")))
 
 
-# --- dasklab reproduce -------------------------------------------------------------------------------------
+# --- a cell of a stored run again ---------------------------------------------------------------------------
 
 
-def test_simulated_cell_is_reproduced_to_the_last_digit_or_reported_to_differ(
+def digests(run: Path) -> list[str]:
+    return [
+        outcome.digest
+        for trial in Run(run).trials
+        if trial.requested.cell == "fault=kill" and trial.simulation
+        for outcome in trial.simulation.outcomes
+    ]
+
+
+def test_simulated_cell_is_simulated_again_from_the_same_seeds(
     measured: Path, simulations: Simulations, tmp_path: Path
 ) -> None:
     run = simulate(measured)
     seeds = {scenario.seed for scenario in simulations.with_fault("kill")}
     simulations.scenarios.clear()
-    output = command("reproduce", run, "fault=kill", "--results", tmp_path / "again")
-    assert output.startswith("0 ") and output.endswith("All digits are the same.\n")
+    output = command("run", run, "--only", "fault=kill", "--results", tmp_path / "again")
+    assert output.startswith("0 ")
+    new = Path(output.split()[-1])
+    assert output.endswith(f"to compare: dasklab results compare {run} {new}\n")
     assert {scenario.seed for scenario in simulations.with_fault("kill")} == seeds
-    simulations.digest = "other"
-    output = command("reproduce", run, "fault=kill", "--results", tmp_path / "other")
-    assert output.endswith(
-        "The results differ. docs/explanation/simulation.md lists what determinism requires.\n"
-    )
-    [line] = [line for line in output.splitlines() if f"seed {min(seeds)}" in line]
-    assert line.split()[-3:] == ["d", "other", "different"]
+    assert digests(new) == digests(run) != []
 
 
-def test_reproduced_cell_as_json(measured: Path, simulations: Simulations, tmp_path: Path) -> None:
-    words = ["reproduce", simulate(measured), "fault=kill", "--results", tmp_path / "again", "--json"]
-    result = CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False)
-    reproduced = json.loads(result.stdout)
-    jsonschema.validate(reproduced, json_schema(Reproduced))
-    assert reproduced["rows"] and all(row["same"] for row in reproduced["rows"])
-    assert reproduced["new"].startswith(str(tmp_path / "again"))
-
-
-def test_hang_is_reproduced(measured: Path, simulations: Simulations, tmp_path: Path) -> None:
-    simulations.hung = True
-    run = simulate(measured)
-    output = command("reproduce", run, "fault=cut", "--results", tmp_path / "again")
-    assert "it hung" in output and output.endswith("All digits are the same.\n")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "verdict"), [(4.0, "within what chance does"), (8.0, "more than chance does")]
-)
-def test_measured_cell_is_measured_again_in_the_lab(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds: float, verdict: str
-) -> None:
+def test_measured_cell_is_measured_again_in_the_lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     content = Experiment.model_validate(FILE | {"blocks": 2})
     ongoing = driver.start(tmp_path / "results", "f", content, SETUP, quick=False)
     driver.execute(ongoing, FakeLab(), lambda trial, state: None)
-    lab = FakeLab(seconds=lambda trial: seconds)
+    lab = FakeLab()
     for name, replacement in (
         ("locked", lambda *_, **__: nullcontext()),
         ("Inventory", lambda path: path),
@@ -253,14 +232,12 @@ def test_measured_cell_is_measured_again_in_the_lab(
         monkeypatch.setattr(progress, name, replacement)
     monkeypatch.setattr(capabilities, "setup_for", lambda *_: SETUP)
     monkeypatch.setattr(target, "require_machines", lambda lab: None)
-    output = command("reproduce", ongoing.stored.folder, "fault=none", "--results", tmp_path / "again")
-    [line] = [line for line in output.splitlines() if line.startswith("compute_s: ")]
-    assert line.startswith("compute_s: 4.0") and line.endswith(verdict)
+    old = ongoing.stored.folder
+    output = command("run", old, "--only", "fault=none", "--results", tmp_path / "again")
+    assert output.startswith("0 ")
+    assert Run(Path(output.split()[-1])).document.seed == Run(old).document.seed
     assert len(lab.ran) == 4  # the cell and its null trial in each block
 
 
 def test_unknown_cell_is_reported_in_one_line(measured: Path) -> None:
-    output = command("reproduce", measured, "fault=quake")
-    assert output.startswith(
-        f"1 dasklab: {measured}: no finished trial of a cell 'fault=quake'; allowed: fault="
-    )
+    assert "fault=quake" in command("run", measured, "--only", "fault=quake")

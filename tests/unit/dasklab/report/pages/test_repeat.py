@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.commands import reproduce
 from dasklab.model.experiments import experiment
 from dasklab.model.settings.simulated import SimulatedSetup
 from dasklab.report.pages.trials_screen import repeat_words
@@ -38,11 +38,11 @@ def test_experiment_of_a_file_is_repeated_from_its_run(
     command = f"{repeat_words(Run(run))} delay_ms=50"
     repeated: list[tuple[str, str]] = []
 
-    def measure(stored: Run, cell: str, *_: object) -> Run:
-        repeated.append((stored.document.name, cell))
+    def measure(*words: Any, **_: object) -> Run:
+        repeated.append((words[2], words[5]["only"]))
         return Run(run)
 
-    monkeypatch.setattr(reproduce, "_measure", measure)
+    monkeypatch.setattr(command, "_measure", measure)
     printed = CliRunner().invoke(main, shlex.split(command)[1:])
     assert printed.exit_code == 0, printed.output
     assert repeated == [("slow", "delay_ms=50")]

@@ -16,7 +16,7 @@ from tests.unit.dasklab.stored_run import previous_run
 
 def test_unknown_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / Measured.FILE).write_text('{"schema": 1}')
-    with pytest.raises(LabError, match="format 1; this version of dasklab reads 4, 3, 2"):
+    with pytest.raises(LabError, match="format 1; this version of dasklab reads 4"):
         documents.read(Measured, tmp_path)
 
 
@@ -29,14 +29,6 @@ def test_unknown_key_is_refused(tmp_path: Path) -> None:
 def test_folder_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="no results here"):
         load(tmp_path)
-
-
-def test_current_name_wins_over_the_previous_one(tmp_path: Path) -> None:
-    for name in (Measured.FILE, Measured.PREVIOUS_FILE):
-        (tmp_path / name).write_text('{"schema": 4}')
-    assert documents.file_of(Measured, tmp_path).name == Measured.FILE
-    (tmp_path / Measured.FILE).unlink()
-    assert documents.file_of(Measured, tmp_path).name == Measured.PREVIOUS_FILE
 
 
 def test_trials_outside_of_a_run_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command live: figures, problems, metrics, and bounded disk space, while a capture is recorded."""
+"""The command live: figures, problems and bounded disk space, while a capture is recorded."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from daskwire.analysis.live import metrics
 from daskwire.analysis.live.monitor import MAX_HOST_NAMES, MAX_NAMES, Monitor
 from daskwire.analysis.live.recording import Recording, Tcpdump, is_interface
 from daskwire.decoder.file import tcpdump
@@ -186,29 +183,6 @@ def test_names_from_the_network_are_limited(pipe: Pipe) -> None:
     pipe.write(pcap(talk.packets))
     monitor.poll(1.0, final=True)
     assert len(monitor.totals.ops) == MAX_NAMES
-    text = metrics.exposition(monitor, 0)
-    assert text.count("daskwire_ops_total{") == metrics.MAX_METRIC_SERIES
-
-
-def test_metrics_are_served_with_quoted_labels(pipe: Pipe) -> None:
-    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO)).say(1, g3([{"op": 'a"b\\c\nd'}]))
-    monitor = Monitor(pipe.recording, window_s=5, now=0.0)
-    pipe.write(pcap(talk.packets))
-    monitor.poll(1.0, final=True)
-    server = metrics.serve("127.0.0.1", 0, lambda: metrics.exposition(monitor, 7))
-    try:
-        url = f"http://127.0.0.1:{server.server_port}"
-        with urllib.request.urlopen(f"{url}/metrics") as answer:
-            lines = answer.read().decode().splitlines()
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"{url}/other")
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert 'daskwire_ops_total{op="a\\"b\\\\c\\nd"} 1' in lines
-    assert f"daskwire_packets_total {len(talk.packets)}" in lines
-    assert "daskwire_dropped_packets_total 7" in lines
-    assert all(re.fullmatch(r"# (HELP|TYPE) .+|\w+(\{.*\})? [\d.]+", line) for line in lines)
 
 
 def run(
@@ -300,8 +274,6 @@ def test_interfaces_are_those_of_the_network_namespace(monkeypatch: pytest.Monke
     ("arguments", "exit_code", "error"),
     [
         (["nosuch0"], 3, "nosuch0: no such interface or file"),
-        (["/dev/null", "--metrics", "host"], 2, "--metrics host: expected [HOST]:PORT, as in :9187"),
-        (["/dev/null", "--metrics", ":70000"], 2, "--metrics :70000: expected [HOST]:PORT, as in :9187"),
         ([__file__], 3, f"{__file__}: neither pcap nor pcapng"),
     ],
 )
