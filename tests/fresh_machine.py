@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from minipve.image import apt_sources
+from minipve.image import debian
 
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -52,8 +52,8 @@ class FreshMachine:
     def make(cls, root: Path, release: str = "bookworm") -> FreshMachine:
         """Install the system: what every Debian has, Python and certificates."""
         words = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,ca-certificates"]
-        words += [f"--aptopt={option}" for option in apt_sources.options()]
-        subprocess.run([*words, release, str(root), *apt_sources.mirrors(release)], check=True)
+        words += [f"--aptopt={option}" for option in debian.options()]
+        subprocess.run([*words, release, str(root), *debian.host_mirrors(release)], check=True)
         if CERTIFICATES.exists():
             shutil.copy(CERTIFICATES, root / CERTIFICATES.relative_to("/"))
         (root / "etc" / "hosts").write_text("127.0.0.1 localhost fresh scheduler\n")

@@ -23,7 +23,7 @@ from pathlib import Path
 from dasklab.machines.inventory.ansible_inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
 from minipve.base.paths import Paths
-from minipve.guests.lxc import cgroups
+from minipve.guests.lxc import limits
 
 LIMIT_S = 600.0  # within which a command must end, whatever was killed
 SETTLE_S = 30.0  # within which all that a command has started must be gone
@@ -265,8 +265,8 @@ class Bench:
             things.update(f"link {line.split(':')[1].strip()}" for line in lines)
         mounts = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
         things.update(f"mount {mount}" for mount in mounts)
-        groups = cgroups.folder(Paths(self.disk / "state", self.disk))
-        things.update(f"control group {path}" for path in cgroups.ROOT.glob(f"*/{groups}/*"))
+        groups = limits.folder(Paths(self.disk / "state", self.disk))
+        things.update(f"control group {path}" for path in limits.ROOT.glob(f"*/{groups}/*"))
         things.update(f"draft {path}" for path in self.disk.rglob(".tmp-*"))
         return things
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from minipve.endpoint import environment
+from minipve.endpoint import setup
 
 
 @dataclass(frozen=True)
@@ -71,4 +71,4 @@ def _read(state: Path) -> RunningEndpoint:
     password = (state / "root-password").read_text().strip()
     names = ("url", "host", "port", "node", "user", "token_id", "token_secret", "ca_file", "connect")
     values = {name: endpoint[name] for name in names}
-    return RunningEndpoint(**values, password=password, environment=environment.variables(endpoint, password))
+    return RunningEndpoint(**values, password=password, environment=setup.variables(endpoint, password))

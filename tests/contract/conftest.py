@@ -80,9 +80,9 @@ def own_for_all(start: Callable[..., Endpoint]) -> Endpoint:
 @pytest.fixture(scope="session")
 def lxc(real: bool) -> None:
     """Skip if this machine cannot run containers, with the reason."""
-    from minipve.guests.lxc import support
+    from minipve.guests.lxc import limits
 
-    if not real and (lacking := support.problem()):
+    if not real and (lacking := limits.problem()):
         pytest.skip(lacking)
 
 

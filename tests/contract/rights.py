@@ -1,8 +1,8 @@
 """Withhold each right once: a user with all other rights must get 403 from every method that writes.
 
 The rights on the object in the path come from the schema's ``permissions``, those on other objects from
-``minipve.access.rights``. `OBJECTS` says which object a right is about, and `REQUESTS` which parameters make
-a call need it. ``test_rights.py`` and ``benchmarks/endpoint_fuzz.py`` go through all of them. No request
+``minipve.access.permissions``. `OBJECTS` says which object a right is about, and `REQUESTS` which parameters
+make a call need it. ``test_rights.py`` and ``benchmarks/endpoint_fuzz.py`` go through all of them. No request
 should get through, so the objects stay as they are.
 """
 
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minipve.access import rights
-from minipve.access.rights import BESIDES_PATH, Right
+from minipve.access import permissions
+from minipve.access.permissions import BESIDES_PATH, Right
 from minipve.api import routing
 from minipve.config.rules import schema
-from minipve.config.rules.kinds import LXC, QEMU
 from minipve.config.rules.privileges import PRIVILEGES
+from minipve.config.rules.schema import LXC, QEMU
 
 from tests.contract.endpoint import Endpoint
 
@@ -38,53 +38,53 @@ VALUES: dict[str, object] = {  # of placeholders in paths and in the schema's pe
 }  # fmt: skip
 
 OBJECTS: dict[Right, Data] = {
-    rights.NEW_GUEST: {"vmid": NEW},
-    rights.OTHERS_DISK: {"vmid": OTHER_VM},
-    rights.IMPORTED_DISK: {"vmid": OTHER_VM},
-    rights.BRIDGE: {"zone": "localnetwork", "bridge": "vmbr0"},
-    rights.PRESENT_BRIDGE: {"zone": "localnetwork", "bridge": "vmbr0"},
-    rights.MAPPING: {"kind": "usb", "name": "stick"},
-    rights.PRESENT_POOL: {"pool": "sweepold"},
-    rights.NEW_ZONE: {"zone": "sweepb"},
+    permissions.NEW_GUEST: {"vmid": NEW},
+    permissions.OTHERS_DISK: {"vmid": OTHER_VM},
+    permissions.IMPORTED_DISK: {"vmid": OTHER_VM},
+    permissions.BRIDGE: {"zone": "localnetwork", "bridge": "vmbr0"},
+    permissions.PRESENT_BRIDGE: {"zone": "localnetwork", "bridge": "vmbr0"},
+    permissions.MAPPING: {"kind": "usb", "name": "stick"},
+    permissions.PRESENT_POOL: {"pool": "sweepold"},
+    permissions.NEW_ZONE: {"zone": "sweepb"},
 }
 """Right -> values of the placeholders in its path, where they are not those in `VALUES`."""
 
 _DISK = f"local:{OTHER_VM}/vm-{OTHER_VM}-disk-0"
 _TEMPLATE = "local:vztmpl/sweep.tar.gz"
 _VM_OPTIONS: dict[Right, Data] = {
-    rights.DISK_SPACE: {"scsi1": "local:0.01"},
-    rights.FILE: {"ide2": "local:iso/sweep.iso,media=cdrom"},
-    rights.OTHERS_DISK: {"scsi1": f"{_DISK}.qcow2"},
-    rights.OTHERS_STORAGE: {"scsi1": f"{_DISK}.qcow2"},
-    rights.IMPORTED_DISK: {"scsi1": f"local:0,import-from={_DISK}.qcow2"},
-    rights.BRIDGE: {"net1": "virtio,bridge=vmbr0"},
-    rights.MAPPING: {"usb0": "mapping=stick"},
-    rights.HOST_DRIVE: {"ide2": "cdrom"},
-    rights.START_ORDER: {"startup": "1"},
+    permissions.DISK_SPACE: {"scsi1": "local:0.01"},
+    permissions.FILE: {"ide2": "local:iso/sweep.iso,media=cdrom"},
+    permissions.OTHERS_DISK: {"scsi1": f"{_DISK}.qcow2"},
+    permissions.OTHERS_STORAGE: {"scsi1": f"{_DISK}.qcow2"},
+    permissions.IMPORTED_DISK: {"scsi1": f"local:0,import-from={_DISK}.qcow2"},
+    permissions.BRIDGE: {"net1": "virtio,bridge=vmbr0"},
+    permissions.MAPPING: {"usb0": "mapping=stick"},
+    permissions.HOST_DRIVE: {"ide2": "cdrom"},
+    permissions.START_ORDER: {"startup": "1"},
 }
 _CT_MOUNTS: dict[Right, Data] = {
-    rights.DISK_SPACE: {"mp0": "local:1,mp=/mnt"},
-    rights.OTHERS_DISK: {"mp0": f"{_DISK}.raw,mp=/mnt"},
-    rights.OTHERS_STORAGE: {"mp0": f"{_DISK}.raw,mp=/mnt"},
-    rights.BRIDGE: {"net1": "name=eth1,bridge=vmbr0"},
+    permissions.DISK_SPACE: {"mp0": "local:1,mp=/mnt"},
+    permissions.OTHERS_DISK: {"mp0": f"{_DISK}.raw,mp=/mnt"},
+    permissions.OTHERS_STORAGE: {"mp0": f"{_DISK}.raw,mp=/mnt"},
+    permissions.BRIDGE: {"net1": "name=eth1,bridge=vmbr0"},
 }
 _NEW_VM: dict[Right, Data] = {
-    rights.NEW_GUEST: {},
-    rights.STARTED_GUEST: {"start": 1},
-    rights.HA: {"ha-managed": 1},
+    permissions.NEW_GUEST: {},
+    permissions.STARTED_GUEST: {"start": 1},
+    permissions.HA: {"ha-managed": 1},
     **_VM_OPTIONS,
 }
 _NEW_CT: dict[Right, Data] = {
-    rights.NEW_GUEST: {},
-    rights.HOST_IDS: {"unprivileged": 0},
-    rights.HA: {"ha-managed": 1},
-    rights.FILE: {},
+    permissions.NEW_GUEST: {},
+    permissions.HOST_IDS: {"unprivileged": 0},
+    permissions.HA: {"ha-managed": 1},
+    permissions.FILE: {},
     **_CT_MOUNTS,
 }
 _POOL: dict[Right, Data] = {
-    rights.POOL_GUEST: {"vms": VM},
-    rights.POOL_STORAGE: {"storage": "local"},
-    rights.PRESENT_POOL: {"vms": POOL_VM, "allow-move": 1},
+    permissions.POOL_GUEST: {"vms": VM},
+    permissions.POOL_STORAGE: {"storage": "local"},
+    permissions.PRESENT_POOL: {"vms": POOL_VM, "allow-move": 1},
 }
 
 
@@ -92,35 +92,35 @@ def _for(data: Data, *of: Right) -> dict[Right, Data]:
     return dict.fromkeys(of, data)
 
 
-_EACH: dict[Right, Data] = {rights.EACH_GUEST: {"vms": VM}}
+_EACH: dict[Right, Data] = {permissions.EACH_GUEST: {"vms": VM}}
 _NODE = "/nodes/{node}"
 REQUESTS: dict[str, dict[Right, Data]] = {  # path -> right -> parameters of a call that needs it
     "/pools": {right: data | {"poolid": "sweepnew"} for right, data in _POOL.items()},
     "/pools/{poolid}": _POOL,
-    "/cluster/sdn/vnets/{vnet}": {rights.NEW_ZONE: {"zone": "sweepb"}},
-    "/cluster/sdn/vnets/{vnet}/subnets": {rights.VNET: {"subnet": "10.7.0.0/24", "type": "subnet"}},
+    "/cluster/sdn/vnets/{vnet}": {permissions.NEW_ZONE: {"zone": "sweepb"}},
+    "/cluster/sdn/vnets/{vnet}/subnets": {permissions.VNET: {"subnet": "10.7.0.0/24", "type": "subnet"}},
     f"{_NODE}/startall": _EACH,
     f"{_NODE}/stopall": _EACH,
     f"{_NODE}/storage/{{storage}}/content": _for(
         {"vmid": OTHER_VM, "filename": f"vm-{OTHER_VM}-disk-9.qcow2", "size": "1M"},
-        rights.OTHERS_DISK,
-        rights.OTHERS_STORAGE,
+        permissions.OTHERS_DISK,
+        permissions.OTHERS_STORAGE,
     ),
     f"{_NODE}/qemu": {right: data | {"vmid": NEW} for right, data in _NEW_VM.items()},
     f"{QEMU.path}/config": _VM_OPTIONS,
-    f"{QEMU.path}/clone": _for({"newid": NEW}, rights.BRIDGE, rights.DISK_SPACE),
+    f"{QEMU.path}/clone": _for({"newid": NEW}, permissions.BRIDGE, permissions.DISK_SPACE),
     f"{QEMU.path}/migrate": _for(
-        {"target": "pve2", "targetstorage": "local"}, rights.MOVED_DISKS, rights.DISK_SPACE
+        {"target": "pve2", "targetstorage": "local"}, permissions.MOVED_DISKS, permissions.DISK_SPACE
     ),
-    f"{QEMU.path}/monitor": {rights.MONITOR: {"command": "stop"}},
-    f"{QEMU.path}/move_disk": {rights.DISK_SPACE: {"disk": "scsi0", "storage": "local"}},
-    f"{QEMU.path}/resize": {rights.DISK_SPACE: {"disk": "scsi0", "size": "+1M"}},
-    f"{QEMU.path}/snapshot/{{snapname}}/rollback": {rights.STARTED_GUEST: {"start": 1}},
-    f"{QEMU.path}/unlink": {rights.DISK_SPACE: {"idlist": "unused0"}},
+    f"{QEMU.path}/monitor": {permissions.MONITOR: {"command": "stop"}},
+    f"{QEMU.path}/move_disk": {permissions.DISK_SPACE: {"disk": "scsi0", "storage": "local"}},
+    f"{QEMU.path}/resize": {permissions.DISK_SPACE: {"disk": "scsi0", "size": "+1M"}},
+    f"{QEMU.path}/snapshot/{{snapname}}/rollback": {permissions.STARTED_GUEST: {"start": 1}},
+    f"{QEMU.path}/unlink": {permissions.DISK_SPACE: {"idlist": "unused0"}},
     f"{_NODE}/lxc": {right: {"vmid": NEW, "ostemplate": _TEMPLATE} | data for right, data in _NEW_CT.items()},
-    f"{LXC.path}/config": _CT_MOUNTS | {rights.PRESENT_BRIDGE: {"net0": "name=eth0,bridge=vmbr1"}},
-    f"{LXC.path}/clone": _for({"newid": NEW}, rights.BRIDGE, rights.DISK_SPACE),
-    f"{LXC.path}/resize": {rights.DISK_SPACE: {"disk": "rootfs", "size": "2G"}},
+    f"{LXC.path}/config": _CT_MOUNTS | {permissions.PRESENT_BRIDGE: {"net0": "name=eth0,bridge=vmbr1"}},
+    f"{LXC.path}/clone": _for({"newid": NEW}, permissions.BRIDGE, permissions.DISK_SPACE),
+    f"{LXC.path}/resize": {permissions.DISK_SPACE: {"disk": "rootfs", "size": "2G"}},
 }
 
 
@@ -200,7 +200,7 @@ def cases_of_table(verb: str, path: str) -> Iterator[Case]:
     for right in BESIDES_PATH[verb, path]:
         names = _values_for(path) | OBJECTS.get(right, {})
         data = REQUESTS.get(path, {}).get(right, {})
-        if right is rights.STARTED_GUEST and "vmid" in data:
+        if right is permissions.STARTED_GUEST and "vmid" in data:
             names["vmid"] = data["vmid"]
         lacking = frozenset((*right.privileges, *right.instead)) if right.any_of else {*right.privileges}
         loss = {_filled(right.path, names): frozenset(lacking)}
@@ -209,7 +209,7 @@ def cases_of_table(verb: str, path: str) -> Iterator[Case]:
 
 def _on_root(right: Right) -> frozenset[str]:
     """Return privileges that are enough on ``/``, too."""
-    return frozenset(right.privileges if right is rights.EACH_GUEST else ())
+    return frozenset(right.privileges if right is permissions.EACH_GUEST else ())
 
 
 def cases() -> list[Case]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from dasklab.model.settings.packages import PINS
-from minipve.base import progress
+from minipve.base import process
 from minipve.base.paths import Paths
 from minipve.guests.qemu import cloudinit
 from minipve.image import golden
@@ -36,7 +36,7 @@ def agent(tmp_path: Path) -> Iterator[Path]:
     """The socket of the guest agent of a machine with the study's emulated NICs and a SCSI disk."""
     disk, socket_file = tmp_path / "disk.qcow2", tmp_path / "qga"
     lab = replace(Paths.of(), requirements=PINS)  # the same image as other tests use
-    image = golden.build(lab, progress.silent)
+    image = golden.build(lab, process.silent)
     qemu_img.linked_clone(golden.export(image, tmp_path), disk)
     iso = cloudinit.build(9101, CONFIG, Paths(tmp_path / "state", tmp_path / "cache"))
     words = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-m", "512", "-accel", "tcg"]

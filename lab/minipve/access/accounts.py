@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minipve.base.atomic import write_atomic
-from minipve.base.errors import ApiError
-from minipve.base.user_error import UserError
+from minipve.base.errors import ApiError, UserError
 from minipve.config.rules.privileges import BUILTIN_ROLES, PRIVILEGES
 
 ROOT = "root@pam"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minipve.access.permit import Permit
+from minipve.access.permissions import Permit
 from minipve.api import coverage, routing, volume_access
 from minipve.base.errors import FAILURES, ApiError, UnreachedError, denied, parameter_error, text_of
 from minipve.config.rules import schema

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from minipve.access import rights
+from minipve.access import permissions
 from minipve.api.routing import route
 from minipve.base.errors import ApiError, error_prefix
-from minipve.config import volume_ids
+from minipve.config import drives
 from minipve.config.rules.formats import split_list
 from minipve.guests.rows import guest_resource
 from minipve.guests.vm import summary
@@ -26,7 +26,7 @@ def _members(call: Call, pool: dict[str, Any]) -> list[dict[str, Any]]:
     for node in call.node.visit():
         members = [(vmid, config) for vmid, config in node.guests() if vmid in pool["vms"]]
         rows += [guest_resource(node, vmid, config) for vmid, config in members]
-        rows += [summary.storage_resource(node) for store in pool["storage"] if store == volume_ids.STORAGE]
+        rows += [summary.storage_resource(node) for store in pool["storage"] if store == drives.STORAGE]
     return [row for row in rows if call.get("type") in (None, row["type"])]
 
 
@@ -77,10 +77,10 @@ def update(call: Call) -> None:
         if "comment" in call.params:
             pool["comment"] = call["comment"]
         for vmid in map(int, split_list(call.get("vms", ""))):
-            call.permit.need_right(rights.POOL_GUEST, vmid=vmid)
+            call.permit.need_right(permissions.POOL_GUEST, vmid=vmid)
             _change_vm(call, data, pool, vmid)
         for store in split_list(call.get("storage", "")):
-            call.permit.need_right(rights.POOL_STORAGE, storage=store)
+            call.permit.need_right(permissions.POOL_STORAGE, storage=store)
             _change_member(pool["storage"], store, f"Storage '{store}'", bool(call.get("delete")))
 
 
@@ -89,7 +89,7 @@ def _change_vm(call: Call, data: dict[str, Any], pool: dict[str, Any], vmid: int
     if other and not call.get("delete"):
         if not call.get("allow-move"):
             raise ApiError(f"VM {vmid} belongs already to pool '{other}' and 'allow-move' is not set")
-        call.permit.need_right(rights.PRESENT_POOL, pool=other)
+        call.permit.need_right(permissions.PRESENT_POOL, pool=other)
         data["pools"][other]["vms"].remove(vmid)
     _change_member(pool["vms"], vmid, f"VM {vmid}", bool(call.get("delete")))
 

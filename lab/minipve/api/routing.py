@@ -9,7 +9,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 from minipve import api
-from minipve.config.rules.kinds import LXC, QEMU
+from minipve.config.rules.schema import LXC, QEMU
 from minipve.node.call import Call
 
 Handler = Callable[[Call], Any]

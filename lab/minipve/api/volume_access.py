@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from minipve.access import rights
-from minipve.access.permit import Permit
+from minipve.access import permissions
+from minipve.access.permissions import Permit
 from minipve.base.errors import ApiError, parameter_error
-from minipve.config import drives, volume_ids
+from minipve.config import drives
 from minipve.config.rules import schema, validate
 from minipve.node.call import Call
 
@@ -55,7 +55,7 @@ def check(call: Call, method: schema.Method) -> None:
             _check_source(call, ref)
         else:
             if method.verb == "DELETE":  # that takes more, and first
-                permit.need_right(rights.REMOVED_VOLUME, storage=volume_ids.STORAGE)
+                permit.need_right(permissions.REMOVED_VOLUME, storage=drives.STORAGE)
             _check_existing(call, ref.volid, vmid)
             _check_content(ref)
 
@@ -73,19 +73,19 @@ def volumes(method: schema.Method, params: dict[str, Any]) -> Iterator[VolumeRef
     if "ostemplate" in params:
         yield VolumeReference("ostemplate", "", str(params["ostemplate"]))
     if "/content" in method.path and "volume" in params:
-        yield VolumeReference("volume", "", volume_ids.full_id(params["storage"], params["volume"]))
+        yield VolumeReference("volume", "", drives.full_id(params["storage"], params["volume"]))
     elif "/content" in method.path and "filename" in params:
         yield VolumeReference("filename", "", f"{params['storage']}:{params['vmid']}/{params['filename']}")
 
 
 def _check_empty(permit: Permit, ref: VolumeReference) -> None:
     if ref.volid == "cdrom":  # the node's own drive
-        permit.need_right(rights.HOST_DRIVE)
+        permit.need_right(permissions.HOST_DRIVE)
 
 
 def _check_content(ref: VolumeReference) -> None:
     """Raise an error unless the drive accepts this content type."""
-    content = volume_ids.parse(ref.volid).content
+    content = drives.parse_volume_id(ref.volid).content
     if ref.parameter.startswith("unused") and content != "images":
         raise ApiError(f"unable to use volume {ref.volid} - content type needs to be 'images'")
     if ref.part == "file" and content not in ("images", "iso"):
@@ -96,7 +96,7 @@ def _check_template(call: Call, volid: str) -> None:
     """Check the template of a new container."""
     if ":" not in volid:
         raise ApiError(_PERL_PATH_ERROR)
-    content = volume_ids.parse(volid).content
+    content = drives.parse_volume_id(volid).content
     if content != "vztmpl":
         raise ApiError(f"unable to use volume {volid} - content type needs to be 'vztmpl'")
     _check_existing(call, volid, None)
@@ -107,7 +107,7 @@ def _check_mount(call: Call, volid: str, vmid: int | None) -> None:
     if drives.is_new({"file": volid}):
         _check_new(call.permit, volid)
     elif ":" in volid:
-        content = volume_ids.parse(volid).content
+        content = drives.parse_volume_id(volid).content
         if content not in ("images", "rootdir"):
             raise ApiError(f"unable to use volume {volid} - content type needs to be 'rootdir'")
         _check_existing(call, volid, vmid)
@@ -118,34 +118,34 @@ def _check_mount(call: Call, volid: str, vmid: int | None) -> None:
 def _check_new(permit: Permit, volid: str) -> None:
     """Check the permission first, so that others do not learn which storages exist."""
     store = volid.partition(":")[0]
-    permit.need_right(rights.DISK_SPACE, storage=store)
-    volume_ids.check_exists(store)
+    permit.need_right(permissions.DISK_SPACE, storage=store)
+    drives.check_exists(store)
 
 
 def _check_source(call: Call, ref: VolumeReference) -> None:
     """Check the source of an import: a disk of a VM that the caller may clone, or an uploaded file."""
-    volume = volume_ids.parse(ref.volid)
+    volume = drives.parse_volume_id(ref.volid)
     if volume.content not in ("images", "import"):
         text = f"{ref.volid} has wrong type '{volume.content}' - needs to be 'images' or 'import'"
         raise parameter_error(**{ref.parameter: text})
     if volume.vmid is not None:
-        call.permit.need_right(rights.IMPORTED_DISK, vmid=volume.vmid)
+        call.permit.need_right(permissions.IMPORTED_DISK, vmid=volume.vmid)
     else:
         _check_existing(call, ref.volid, None)
 
 
 def _check_existing(call: Call, volid: str, vmid: int | None) -> None:
     """Raise 403 unless the caller may use a volume for the guest ``vmid``, which may use its own."""
-    volume = volume_ids.parse(volid)
+    volume = drives.parse_volume_id(volid)
     if volume.vmid is None:
-        call.permit.need_right(rights.FILE, storage=volume_ids.STORAGE)
+        call.permit.need_right(permissions.FILE, storage=drives.STORAGE)
     elif volume.vmid != vmid and not _is_orphan_for(call, volume.vmid):
-        call.permit.need_right(rights.OTHERS_STORAGE, storage=volume_ids.STORAGE)
-        call.permit.need_right(rights.OTHERS_DISK, vmid=volume.vmid)
+        call.permit.need_right(permissions.OTHERS_STORAGE, storage=drives.STORAGE)
+        call.permit.need_right(permissions.OTHERS_DISK, vmid=volume.vmid)
 
 
 def _is_orphan_for(call: Call, vmid: int) -> bool:
     """Return whether the disk's VM no longer exists and the caller may clean up the storage."""
     return vmid not in call.node.vmids() and call.permit.has(
-        f"/storage/{volume_ids.STORAGE}", ["Datastore.Allocate"]
+        f"/storage/{drives.STORAGE}", ["Datastore.Allocate"]
     )

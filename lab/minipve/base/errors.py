@@ -1,4 +1,4 @@
-"""Errors in PVE's form: status, message, and texts by parameter."""
+"""Errors in PVE's form, and errors that a user can fix."""
 
 from __future__ import annotations
 
@@ -6,8 +6,26 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from minipve.base.process import MachineError
-from minipve.base.user_error import UserError
+# The exception for errors that a user can fix. The command line shows it without a traceback.
+
+
+class UserError(Exception):
+    """An error and its place. ``hint`` is a command to run or a setting to change."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n  {self.hint}"
+
+
+class MachineError(Exception):
+    """An operation on a guest failed. The text is Proxmox VE's if it has one."""
+
+
+# Errors in PVE's form: status, message, and texts by parameter.
 
 FAILURES = (MachineError, UserError, OSError, subprocess.SubprocessError)
 """Other exceptions of an operation, whose text the caller receives."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from minipve.config import nics
 from minipve.config.rules import schema
-from minipve.config.rules.kinds import LXC
+from minipve.config.rules.schema import LXC
 
 
 @dataclass(frozen=True)

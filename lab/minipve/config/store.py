@@ -21,7 +21,7 @@ from minipve.base.atomic import flocked, write_atomic
 from minipve.base.errors import ApiError, text_of
 from minipve.config.journal import Journal
 from minipve.config.rules import schema
-from minipve.config.rules.kinds import LXC, QEMU, Kind
+from minipve.config.rules.schema import LXC, QEMU, Kind
 from minipve.config.rules.validate import Errors, check_value
 
 LOCK_WAIT_S = 10.0

@@ -1,13 +1,16 @@
-"""The meaning of a guest's options: memory, processors, guest agent. Nothing else interprets them."""
+"""The meaning of a guest's options, and changes that wait."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from minipve.base.errors import ApiError
+from minipve.base.errors import ApiError, parameter_error
 from minipve.config.rules import schema
-from minipve.config.rules.kinds import LXC
+from minipve.config.rules.schema import LXC, QEMU, Kind
+from minipve.config.store import GuestConfig, typed
+
+# The meaning of a guest's options: memory, processors, guest agent. Nothing else interprets them.
 
 Config = Mapping[str, str]
 _DEFAULT_MEMORY_MIB = 512
@@ -68,3 +71,42 @@ def agent_enabled(config: Config) -> bool:
 
 def _parts(option: str, config: Config, default: str) -> dict[str, str]:
     return schema.parse_option(option, config.get(option, default))
+
+
+# Pending changes of a configuration, and option values, in the form that the API returns.
+
+
+def rows(config: GuestConfig) -> list[dict[str, object]]:
+    """Return the rows of ``GET .../pending``: current value, pending value, deletion mark."""
+    result: list[dict[str, object]] = []
+    for key in sorted({*config.options, *config.pending}):
+        row: dict[str, object] = {"key": key}
+        if key in config.options:
+            row["value"] = api_value(key, config.options[key], config.kind)
+        if key in config.pending:
+            row["pending"] = api_value(key, config.pending[key], config.kind)
+        if key in config.deleted:
+            row["delete"] = 1
+        result.append(row)
+    return [*result, {"key": "digest", "value": config.digest}]
+
+
+def api_value(key: str, value: str, kind: Kind = QEMU) -> str | int:
+    """Return an option's value as the API shows it: typed, with passwords hidden."""
+    if key == "description" and kind is LXC:
+        return value.removesuffix("\n") + "\n"
+    return "**********" if key == "cipassword" else typed(key, value, kind)
+
+
+def check_deletable(names: Iterable[str], kind: Kind = QEMU) -> None:
+    """Raise 400 for a name that is not an option."""
+    for name in names:
+        check_exists(name, kind, "delete")
+
+
+def check_exists(name: str, kind: Kind, parameter: str) -> None:
+    """Raise 400 for ``parameter`` when ``name`` is not an option."""
+    try:
+        schema.option(name, kind)
+    except KeyError:
+        raise parameter_error(**{parameter: f"unknown option '{name}'"}) from None

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from minipve.base import process
+from minipve.base.errors import UserError
 from minipve.base.paths import Paths
-from minipve.base.user_error import UserError
-from minipve.guests.lxc import support, user_ids
-from minipve.guests.qemu import accel
+from minipve.guests.lxc import limits
+from minipve.guests.qemu import running
 from minipve.image import golden
 from minipve.network import namespace
 
@@ -83,7 +83,7 @@ def check(paths: Paths, kinds: Collection[str] = ()) -> Report:
     is_built = golden.image_path(paths).exists()
     purposes = _purposes(kinds, is_built)
     missing = {purpose: _missing(PURPOSES[purpose]) for purpose in purposes}
-    problem = support.problem() if "containers" in purposes and not missing["containers"] else ""
+    problem = limits.problem() if "containers" in purposes and not missing["containers"] else ""
     for purpose, programs in missing.items():
         if programs:
             report.add("missing", f"not installed: {', '.join(programs)} ({purpose})")
@@ -108,7 +108,7 @@ def check(paths: Paths, kinds: Collection[str] = ()) -> Report:
 def _add_image(report: Report, is_built: bool, as_this_user: bool, *, required: bool) -> None:
     if is_built:
         report.add("ok", "guests' image")
-    elif not as_this_user or report.require(user_ids.require_own_range, always=required):
+    elif not as_this_user or report.require(limits.require_own_range, always=required):
         report.add("note", "guests' image: not built yet; that takes minutes: minipve image")
 
 
@@ -132,7 +132,7 @@ def _add_impairments(report: Report) -> None:
 
 
 def _add_accelerator(report: Report, paths: Paths) -> None:
-    accelerator = accel.probe(paths)
+    accelerator = running.probe(paths)
     report.add("ok", f"accelerator {accelerator.name}: {accelerator.reason}")
     if accelerator.name == "tcg":
         report.add("note", "virtual machines are emulated, at about 10 % of native speed; containers are not")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import click
 
+from minipve.base.errors import UserError
 from minipve.base.paths import INSTANCE, Paths
-from minipve.base.user_error import UserError
-from minipve.endpoint import control, environment, state_folder
-from minipve.endpoint.address import Address
+from minipve.endpoint import control, setup
+from minipve.endpoint.setup import Address
 from minipve.endpoint.terminal import Group
 from minipve.guests import power
 from minipve.node import members
@@ -121,7 +121,7 @@ def serve(
     """Start the endpoint unless it runs. Ctrl-C ends the endpoint, but not its guests."""
     address = Address.parse(listen, port, allow_remote)
     paths, options = Paths.of(instance), _options(instance, management, unauthorized_delay)
-    state_folder.claim(paths)
+    setup.claim(paths)
     members.choose(paths, nodes)
     if not detach:
         control.serve(paths, options, address, ready_fd)
@@ -191,9 +191,7 @@ def env(instance: str) -> None:
     paths = Paths.of(instance)
     if not control.is_running(paths):
         raise UserError(f"no endpoint runs in {paths.state}", "minipve serve --detach")
-    for name, value in environment.variables(
-        control.facts(paths), paths.root_password.read_text().strip()
-    ).items():
+    for name, value in setup.variables(control.facts(paths), paths.root_password.read_text().strip()).items():
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
@@ -233,8 +231,8 @@ def image(instance: str, container: bool, only_path: bool, output: Path | None) 
 
     The images are a disk for machines and a template for containers. Both also work on a real Proxmox VE.
     """
-    from minipve.base import progress
-    from minipve.guests.lxc import user_ids
+    from minipve.base import process
+    from minipve.guests.lxc import limits
     from minipve.image import golden as images
 
     paths = Paths.of(instance)
@@ -242,8 +240,8 @@ def image(instance: str, container: bool, only_path: bool, output: Path | None) 
     if output:
         images.export_file(path, output)  # fail before the build, which takes minutes
     if not only_path and not path.exists():
-        user_ids.require_own_range()
-        images.build(paths, progress.terminal())
+        limits.require_own_range()
+        images.build(paths, process.terminal())
     click.echo(str(images.export(path, output) if output else path))
 
 

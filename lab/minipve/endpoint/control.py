@@ -20,10 +20,10 @@ from typing import Any, NoReturn
 
 from minipve.base import process
 from minipve.base.atomic import write_atomic
+from minipve.base.errors import UserError
 from minipve.base.paths import Paths
-from minipve.base.user_error import UserError
-from minipve.endpoint import state_folder
-from minipve.endpoint.address import Address
+from minipve.endpoint import setup
+from minipve.endpoint.setup import Address
 from minipve.endpoint.terminal import PREFIX
 from minipve.guests import power
 from minipve.image import golden
@@ -44,7 +44,7 @@ def facts(paths: Paths) -> dict[str, Any]:
 
 def _claim(paths: Paths) -> int | None:
     """Lock the instance for this process. Returns the lock's file descriptor, or None if it is locked."""
-    state_folder.claim(paths)
+    setup.claim(paths)
     paths.run.mkdir(parents=True, exist_ok=True)
     handle = os.open(paths.endpoint_lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -120,7 +120,7 @@ def detach(paths: Paths, options: list[str], address: Address) -> bool:
         namespace.ensure(paths, _inside(paths))
         _name_current_images(paths)
         return False
-    state_folder.claim(paths)
+    setup.claim(paths)
     paths.log.mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
     with paths.endpoint_log.open("a") as log, os.fdopen(reader) as ready:
@@ -202,13 +202,13 @@ def _all_nodes(paths: Paths) -> list[Paths]:
 def stop(paths: Paths, purge: bool) -> bool:
     """End guests, endpoint and network; with ``purge`` remove the state, too. True if anything ran."""
     if purge:
-        state_folder.require_own(paths)
+        setup.require_own(paths)
     endpoint_ran = is_running(paths)
     if endpoint_ran:
         _end_endpoint(paths)
     nodes_ran = [_end_node(node) for node in _all_nodes(paths)]
     if purge:
-        state_folder.remove(paths)
+        setup.remove(paths)
     return endpoint_ran or any(nodes_ran)
 
 

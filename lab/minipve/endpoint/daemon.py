@@ -13,11 +13,10 @@ import sys
 from aiohttp import web
 
 from minipve.base import atomic, process
+from minipve.base.errors import MachineError, UserError
 from minipve.base.paths import Paths
-from minipve.base.process import MachineError
-from minipve.base.user_error import UserError
-from minipve.config.rules.kinds import LXC, QEMU
-from minipve.endpoint import address, instance
+from minipve.config.rules.schema import LXC, QEMU
+from minipve.endpoint import setup
 from minipve.endpoint.server import HttpApi
 from minipve.endpoint.watch import Watch
 from minipve.guests.container import lifecycle as containers
@@ -25,7 +24,7 @@ from minipve.guests.vm import lifecycle as machines
 from minipve.guests.vm import migration
 from minipve.http import tls
 from minipve.http.listener import Listener
-from minipve.network import bridges, cables, interfaces, namespace
+from minipve.network import bridges, interfaces, links, namespace
 from minipve.node import members
 from minipve.node.node import Node
 
@@ -44,11 +43,11 @@ def run(paths: Paths, fd: int, ready_fd: int | None, management: str, delay_s: f
         delay_s: seconds before every 401.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    first = instance.load(paths)
+    first = setup.load(paths)
     for node in first.nodes.values():
         atomic.sweep(node.cluster, node.storage.root, node.paths.seeds, node.paths.interfaces.parent)
     listener = socket.socket(fileno=fd)
-    instance.set_up(first, management, address.local_host(listener))
+    setup.set_up(first, management, setup.local_host(listener))
     for number, node in enumerate(first.visit()):
         _recover(node)
         _bring_up(node, members.management(management, number))
@@ -83,13 +82,13 @@ def _join(first: Node) -> None:
     for node in further:
         network = namespace.find(node.paths)
         if network:
-            cables.connect_first_node(node.name, network.pid)
+            links.connect_first_node(node.name, network.pid)
     for node in first.visit():
         if node is not first:
-            cables.connect_further_node()
+            links.connect_further_node()
     for node in further:
         if not node.is_up:
-            process.run(cables.switch(node.name, "down"))
+            process.run(links.switch(node.name, "down"))
 
 
 async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, delay_s: float) -> None:
@@ -99,12 +98,12 @@ async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, dela
     http_api = HttpApi(node, delay_s)
     server = web.Server(http_api.handle)
     accepting = asyncio.create_task(Listener(server, listener, tls.context(node.cluster)).serve())
-    host, port = address.local_host(listener), listener.getsockname()[1]
-    instance.announce(node, host, port)
+    host, port = setup.local_host(listener), listener.getsockname()[1]
+    setup.announce(node, host, port)
     watches = [Watch(member) for member in node.nodes.values()]
     for watch in watches:
         watch.start()
-    log.info("serving %s, state in %s", address.url(host, port), node.paths.state)
+    log.info("serving %s, state in %s", setup.url(host, port), node.paths.state)
     if ready_fd is not None:
         with contextlib.suppress(BrokenPipeError):  # who started the endpoint was stopped meanwhile
             os.write(ready_fd, b"ready\n")

@@ -10,8 +10,7 @@ from typing import IO, Any
 
 import click
 
-from minipve.base.process import MachineError
-from minipve.base.user_error import UserError
+from minipve.base.errors import MachineError, UserError
 
 PREFIX = "minipve: "
 

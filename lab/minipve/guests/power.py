@@ -9,13 +9,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from minipve.base import process
+from minipve.base.errors import UserError
 from minipve.base.paths import Paths
-from minipve.base.user_error import UserError
-from minipve.guests.lxc import cgroups
+from minipve.guests.lxc import limits
 from minipve.guests.lxc import power as lxc_power
 from minipve.guests.lxc import running as running_containers
 from minipve.guests.qemu import running as running_machines
-from minipve.network import cables, namespace
+from minipve.network import links, namespace
 
 
 def machines(paths: Paths) -> dict[int, int]:
@@ -45,8 +45,8 @@ def _end_containers(paths: Paths, pids: dict[int, int]) -> None:
     with ThreadPoolExecutor(8) as many:
         list(many.map(lambda vmid: lxc_power.end(vmid, paths), pids.keys() | running_containers.vmids(paths)))
     for _ in range(20):  # a control group is busy for a moment after its last process
-        cgroups.remove(paths)
-        if not cgroups.exist(paths):
+        limits.remove(paths)
+        if not limits.exist(paths):
             return
         time.sleep(0.05)
 
@@ -77,4 +77,4 @@ def _cable(paths: Paths, name: str, state: str) -> None:
     network = namespace.find(paths)
     if network is None or process.recall(paths.endpoint_lock) is None:
         raise UserError(f"no endpoint runs in {paths.state}", "minipve serve --detach")
-    process.run(network.argv(cables.switch(name, state)))
+    process.run(network.argv(links.switch(name, state)))

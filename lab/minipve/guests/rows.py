@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minipve.config.rules.kinds import LXC
+from minipve.config.rules.schema import LXC
 from minipve.config.store import GuestConfig
-from minipve.guests.container import summary as containers
+from minipve.guests.container import lifecycle as containers
 from minipve.guests.vm import summary as machines
 from minipve.node.node import Node
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from minipve.access import rights
-from minipve.access.permit import Permit
+from minipve.access import permissions
+from minipve.access.permissions import Permit
 from minipve.base.errors import ApiError, denied
 from minipve.config.rules.formats import split_list
-from minipve.config.rules.kinds import Kind
+from minipve.config.rules.schema import Kind
 from minipve.node import firewall
 from minipve.node.node import Node
 
@@ -34,14 +34,14 @@ def is_elsewhere(node: Node, target: str | None) -> bool:
 
 def check_allocate(permit: Permit, vmid: int, pool: str | None) -> None:
     """Raise 403 unless the caller may create the VMID, by a privilege on it or on the new guest's pool."""
-    right = rights.NEW_GUEST
+    right = permissions.NEW_GUEST
     paths = [right.path.format(vmid=vmid), *([f"/pool/{pool}"] if pool else [])]
     if not any(permit.has(path, right.privileges) for path in paths):
         raise denied()
 
 
 def check_bridge(
-    permit: Permit, bridge: str | None, tag: int | None, right: rights.Right = rights.BRIDGE
+    permit: Permit, bridge: str | None, tag: int | None, right: permissions.Right = permissions.BRIDGE
 ) -> None:
     """Raise 403 without the right on the bridge (and VLAN) of a NIC."""
     if bridge:

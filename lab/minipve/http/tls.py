@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from minipve.base.atomic import write_atomic
-from minipve.base.user_error import UserError
+from minipve.base.errors import UserError
 
 log = logging.getLogger(__name__)
 

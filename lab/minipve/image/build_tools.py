@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from minipve.base import process
-from minipve.base.progress import Progress
-from minipve.base.user_error import UserError
+from minipve.base.errors import UserError
+from minipve.base.process import Progress
 
 SPACE_GIB = 5
 

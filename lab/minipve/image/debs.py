@@ -15,11 +15,10 @@ import sys
 import tarfile
 from pathlib import Path
 
+from minipve.base.errors import UserError
 from minipve.base.paths import Paths
-from minipve.base.process import require_tools
-from minipve.base.progress import silent
-from minipve.base.user_error import UserError
-from minipve.image import apt_sources, build_tools, debian
+from minipve.base.process import require_tools, silent
+from minipve.image import build_tools, debian
 
 
 def archive_path(status: Path, packages: list[str]) -> Path:
@@ -44,7 +43,7 @@ def fetch(status: Path, packages: list[str]) -> Path:
 
 def _download(archive: Path, status: Path, packages: list[str]) -> None:
     require_tools("apt-get")
-    mirrors = apt_sources.mirrors(debian.SUITE)
+    mirrors = debian.host_mirrors(debian.SUITE)
     if not mirrors:
         raise UserError(
             f"this host has no package sources for {debian.SUITE}, the guests' Debian release",

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minipve.base import process
+from minipve.base.errors import MachineError
 from minipve.base.paths import Paths
-from minipve.base.process import MachineError
 
 INSIDE = "/boot/direct"  # guest/machine.sh writes the files there
 FILES = ("kernel", "initrd", "cmdline")

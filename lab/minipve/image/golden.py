@@ -16,10 +16,10 @@ from pathlib import Path
 
 from minipve.base import process
 from minipve.base.atomic import replaced
+from minipve.base.errors import MachineError, UserError
 from minipve.base.paths import Paths
-from minipve.base.progress import Progress, Steps, silent
-from minipve.base.user_error import UserError
-from minipve.image import bootable_disk, build_tools, container_template, debian, direct_boot
+from minipve.base.process import Progress, Steps, silent
+from minipve.image import build_tools, debian, direct_boot, outputs
 
 # Seconds of each step on two 2.5 GHz cores, to estimate the time left.
 STEPS = Steps(wheels=4, debian=30, template=4, file_system=4, kernel=1, convert=3)
@@ -38,8 +38,8 @@ def recipe_hash(requirements: Path | None) -> str:
     digest = hashlib.sha256(debian.SUITE.encode())
     for file in [
         *debian.source_files(requirements),
-        Path(bootable_disk.__file__),
-        Path(container_template.__file__),
+        Path(outputs.__file__),
+        Path(outputs.__file__),
         Path(direct_boot.__file__),
     ]:
         digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
@@ -55,7 +55,7 @@ def image_path(paths: Paths) -> Path:
 def template_path(paths: Paths) -> Path:
     """The path of the current recipe's container template, next to the image."""
     image = image_path(paths)
-    return image.with_name(image.stem + container_template.SUFFIX)
+    return image.with_name(image.stem + outputs.SUFFIX)
 
 
 def files(paths: Paths) -> dict[str, str]:
@@ -86,7 +86,7 @@ def build(paths: Paths, progress: Progress) -> Path:
             if not image.exists():
                 build_tools.require_space(paths.images)
                 _build(paths, image, progress)
-    except process.MachineError as error:
+    except MachineError as error:
         raise UserError(f"the golden image was not built: {error}") from error
     return image
 
@@ -101,10 +101,10 @@ def _build(paths: Paths, image: Path, progress: Progress) -> None:
         draft = scratch / "result" / image.name
         draft.parent.mkdir()
         with step("template", "writing the container template"):
-            container_template.write(rootfs, draft.with_name(template_path(paths).name))
+            outputs.write_template(rootfs, draft.with_name(template_path(paths).name))
         with step("file_system", "writing the file system"):
             raw = scratch / "disk.raw"
-            bootable_disk.write(rootfs, raw)
+            outputs.write_disk(rootfs, raw)
         with step("kernel", "extracting the kernel"):
             direct_boot.keep(raw, draft.parent)
         with step("convert", "writing the image"):
@@ -136,7 +136,7 @@ def export(image: Path, target: Path) -> Path:
     try:
         with replaced(file, 0o644) as draft:
             process.run([*words, image, draft], timeout_s=1800)
-    except process.MachineError as error:
+    except MachineError as error:
         raise UserError(f"{file} was not written: {error}") from error
     return file
 

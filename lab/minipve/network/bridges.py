@@ -12,7 +12,7 @@ from typing import Any
 
 from minipve.base import process
 from minipve.base.paths import Paths
-from minipve.network import interfaces, links, vlans, vnets
+from minipve.network import guest_ports, interfaces, links, sdn
 from minipve.network.interfaces import Iface
 from minipve.network.links import Command
 
@@ -24,7 +24,7 @@ ANY_MAC = "00:00:00:00:00:00"
 def reload(paths: Paths, node: str = "") -> None:
     """Create, change and delete bridges and tunnels until they match the interfaces files."""
     configured = interfaces.load(paths.interfaces)
-    if (vnets_file := vnets.file(paths.interfaces)).exists():
+    if (vnets_file := sdn.file(paths.interfaces)).exists():
         configured = interfaces.load(vnets_file) | configured
     for command in plan(configured, _existing_bridges(), node):
         process.run(command)
@@ -33,7 +33,7 @@ def reload(paths: Paths, node: str = "") -> None:
         process.run(command)
     for bridge in configured.values():
         if bridge.is_vlan_aware and bridge.ports in configured:
-            vlans.apply(bridge.ports, bridge.name, tag=None, trunks="")
+            guest_ports.apply_vlans(bridge.ports, bridge.name, tag=None, trunks="")
 
 
 def _peers(tunnel: str) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from minipve.base.user_error import UserError
+from minipve.base.errors import UserError
 
 DEFAULT_AGEING_S = 300
 HEAD = "# minipve reads this file as ifupdown2 does, and keeps the options that it does not use.\n"

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from minipve.base import process
 from minipve.base.atomic import write_atomic
+from minipve.base.errors import UserError
 from minipve.base.paths import Paths
-from minipve.base.user_error import UserError
 
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)

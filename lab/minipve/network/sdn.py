@@ -1,11 +1,4 @@
-"""The cluster's software-defined networks: zones, vnets and their subnets.
-
-A change of the configuration has no effect until ``PUT /cluster/sdn`` applies it. The API therefore has three
-views of each list: without a parameter the configuration, with ``running`` what was last applied, with
-``pending`` the difference between the two.
-
-A client may lock the configuration. Then every change needs the lock's token.
-"""
+"""Software-defined networks: zones, vnets and subnets, and the bridges that they become."""
 
 from __future__ import annotations
 
@@ -14,16 +7,27 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from minipve.base.atomic import write_atomic
-from minipve.base.errors import ApiError
-from minipve.base.user_error import UserError
+from minipve.base.errors import ApiError, UserError
 from minipve.config.rules.formats import split_list
+from minipve.network import guest_ports, interfaces
+from minipve.network.interfaces import Iface
+
+# The cluster's software-defined networks: zones, vnets and their subnets.
+#
+# A change of the configuration has no effect until `PUT /cluster/sdn` applies it. The API therefore has
+# three
+# views of each list: without a parameter the configuration, with `running` what was last applied, with
+# `pending` the difference between the two.
+#
+# A client may lock the configuration. Then every change needs the lock's token.
 
 LOCAL = "localnetwork"
 """The zone of bridges that belong to a node and not to a vnet."""
@@ -157,7 +161,7 @@ def pending(area: str, key: str, runs: Options | None, configured: Options | Non
     return row | ({"state": "changed", "pending": waiting} if waiting else {})
 
 
-def mtu(zone: Options) -> int:
+def zone_mtu(zone: Options) -> int:
     """Return a zone's MTU: as configured, else 1500 less the headers of a tunnel."""
     return int(zone.get("mtu") or DEFAULT_MTU - VXLAN_HEADERS * (zone["type"] == "vxlan"))
 
@@ -176,3 +180,45 @@ def on_node(running: Mapping[str, Rows], node: str) -> Iterator[tuple[str, Optio
         zone = running[ZONES][vnet["zone"]]
         if node in (split_list(zone.get("nodes", "")) or [node]):
             yield name, vnet, zone
+
+
+# The vnets of a node as interfaces: one bridge each, and in a VXLAN zone the tunnel that is its port.
+#
+# As on a Proxmox VE node they are written to `interfaces.d/sdn` at each reload.
+
+
+def file(main: Path) -> Path:
+    """The vnets' file that belongs to a node's ``main`` interfaces file."""
+    return main.with_name("interfaces.d") / "sdn"
+
+
+def write(main: Path, running: Mapping[str, Rows], node: str) -> None:
+    """Write the vnets that run on ``node``. Its ``main`` interfaces file holds its own addresses."""
+    own = {iface.address.partition("/")[0] for iface in interfaces.load(main).values() if iface.address}
+    rows = ((*row, gateway(running, row[0])) for row in on_node(running, node))
+    ifaces = {iface.name: iface for row in rows for iface in stanzas(*row, own)}
+    write_atomic(file(main), interfaces.write_interfaces(ifaces), 0o644)
+
+
+def stanzas(
+    name: str, vnet: Options, zone: Options, gateway: str, own_addresses: Collection[str]
+) -> list[Iface]:
+    """Return the interfaces of one vnet on a node with ``own_addresses`` (pure).
+
+    ``gateway`` is the address of its subnet's gateway with prefix, which the bridge of a simple zone gets.
+    """
+    mtu = str(zone_mtu(zone))
+    is_tunnelled, tunnel = zone["type"] == "vxlan", f"vxlan_{name}"
+    ports = tunnel if is_tunnelled else "none"
+    bridge = Iface(name, ports=ports, stp="off", forward_delay="0", mtu=mtu)
+    if vnet.get("vlanaware"):
+        bridge = replace(bridge, vlan_aware="yes", vids=guest_ports.DEFAULT_VIDS)
+    if not is_tunnelled:
+        return [replace(bridge, address=gateway, method="static") if gateway else bridge]
+    peers = [peer for peer in split_list(zone["peers"]) if peer not in own_addresses]
+    options = (
+        f"vxlan-id {vnet['tag']}",
+        *(f"vxlan_remoteip {peer}" for peer in peers),
+        *([f"vxlan-port {zone['vxlan-port']}"] if "vxlan-port" in zone else []),
+    )
+    return [Iface(tunnel, mtu=mtu, options=options), bridge]

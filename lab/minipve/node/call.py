@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minipve.access.permit import Permit
+from minipve.access.permissions import Permit
 from minipve.base.errors import ApiError
 from minipve.node.node import Node
 from minipve.node.tasks import Task, Work

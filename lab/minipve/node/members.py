@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ipaddress import ip_interface
 
+from minipve.base.errors import UserError
 from minipve.base.paths import Paths
-from minipve.base.user_error import UserError
 
 MAX_NODES = 9
 

@@ -9,7 +9,7 @@ from ipaddress import ip_interface
 from minipve.access.accounts import Access
 from minipve.access.tickets import Tickets
 from minipve.base.paths import Paths
-from minipve.config.rules.kinds import LXC, QEMU, Kind
+from minipve.config.rules.schema import LXC, QEMU, Kind
 from minipve.config.store import GuestConfig, GuestStore
 from minipve.network import interfaces, namespace
 from minipve.network.sdn import Sdn

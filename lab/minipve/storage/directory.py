@@ -12,7 +12,7 @@ from typing import Any
 
 from minipve.base.atomic import UNFINISHED
 from minipve.base.errors import ApiError, parameter_error
-from minipve.config.volume_ids import DIRECTORIES, STORAGE, parse
+from minipve.config.drives import DIRECTORIES, STORAGE, parse_volume_id
 
 CONTENT = "images,rootdir,vztmpl,import,snippets,iso"
 _EXTENSIONS = {
@@ -36,7 +36,7 @@ class Storage:
 
     def path(self, volid: str) -> Path:
         """The file of a volume, whether it exists or not."""
-        volume = parse(volid)
+        volume = parse_volume_id(volid)
         if volume.vmid is not None:
             return self.root / "images" / str(volume.vmid) / volume.name
         return self.root / DIRECTORIES[volume.content] / volume.name
@@ -78,8 +78,8 @@ class Storage:
 
     def remove(self, volid: str) -> None:
         """Delete a volume; ApiError if linked clones depend on it."""
-        if parse(volid).is_base and self.users_of(volid):
-            raise ApiError(f"base volume '{parse(volid).volid}' is still in use by linked cloned")
+        if parse_volume_id(volid).is_base and self.users_of(volid):
+            raise ApiError(f"base volume '{parse_volume_id(volid).volid}' is still in use by linked cloned")
         file = self.path(volid)
         file.unlink(missing_ok=True)
         if file.parent.parent == self.root / "images":

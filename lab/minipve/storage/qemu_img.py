@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minipve.base import process
-from minipve.base.process import MachineError
+from minipve.base.errors import MachineError
 
 
 @dataclass(frozen=True)

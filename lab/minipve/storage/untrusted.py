@@ -14,7 +14,7 @@ from typing import Any
 
 from minipve.base import process
 from minipve.base.errors import ApiError
-from minipve.config import volume_ids
+from minipve.config import drives
 
 _FORMATS = ("raw", "qcow2", "vmdk")
 _EXTERNAL_DATA = 1 << 2  # qcow2's incompatible feature bit: the data is in another file
@@ -54,7 +54,7 @@ def _checked_size(file: Path, info: dict[str, Any]) -> int:
         raise ApiError(f"{file}: multiple children or extents are not allowed!")
     if info["virtual-size"] == 0:
         raise ApiError(f"image '{file}' has size zero")
-    return volume_ids.checked_size(int(info["virtual-size"]))
+    return drives.checked_size(int(info["virtual-size"]))
 
 
 def _start(file: Path, length: int) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from minipve.base.atomic import UNFINISHED
 from minipve.base.paths import Paths
-from minipve.guests.lxc import chroot, rootfs
+from minipve.guests.lxc import rootfs
 from minipve.image import golden
 
 from tests.contract.endpoint import Endpoint, refused
@@ -390,7 +390,7 @@ def test_golden_template_is_unpacked_once_for_all_instances(tmp_path: Path, lxc:
         rootfs.create(100, uploaded, 100_000, 2**30, paths)
     rootfs.create(101, other, 100_000, 2**30, first)
     assert {path.name for path in unpacked.iterdir()} == {".lock", "100000"}, "a stranger's is not kept"
-    tops = [chroot.layers(100, paths)[0] for paths in (first, second)]
+    tops = [rootfs.layers(100, paths)[0] for paths in (first, second)]
     shells = [(top / "usr/bin/busybox").stat() for top in (unpacked / "100000", *tops)]
     assert len({(shell.st_ino, shell.st_uid) for shell in shells}) == 1
     assert {(top.stat().st_uid, top.stat().st_mode & 0o777) for top in tops} == {(100_000, 0o755)}

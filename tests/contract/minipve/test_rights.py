@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from minipve.access.rights import BESIDES_PATH
+from minipve.access.permissions import BESIDES_PATH
 
 from tests.contract import rights
 from tests.contract.endpoint import Endpoint

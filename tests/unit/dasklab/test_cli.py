@@ -34,7 +34,7 @@ from dasklab.running.driver import driver
 from dasklab.running.plan.setup import setup_of
 from dasklab.running.playbooks import playbook
 from daskwire.terminal.cli import wire as daskwire
-from minipve.base.user_error import UserError
+from minipve.base.errors import UserError
 from minipve.endpoint import control
 from minipve.endpoint.cli import minipve
 

@@ -10,7 +10,7 @@ from minipve.api.routing import CT, VM, children, route
 from minipve.base.errors import ApiError, parameter_error
 from minipve.config.rules import schema
 from minipve.config.rules.formats import split_list
-from minipve.config.rules.kinds import LXC
+from minipve.config.rules.schema import LXC
 from minipve.node import firewall
 from minipve.node.call import Call
 

@@ -1,4 +1,4 @@
-"""The node's network: bridges in the interfaces file. As in PVE, changes wait for a reload."""
+"""The node's network: bridges in the interfaces file, and the zones and vnets that run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Any
 
 from minipve.api.routing import route
 from minipve.base.atomic import write_atomic
-from minipve.base.errors import parameter_error
+from minipve.base.errors import ApiError, parameter_error
 from minipve.config.rules.formats import split_list
-from minipve.network import bridges, links, sdn, vlans, vnets
+from minipve.network import bridges, guest_ports, links, sdn
 from minipve.network.interfaces import Iface, bridge, load, write_interfaces
 from minipve.node.call import Call, Reply
 from minipve.node.node import Node
 from minipve.node.tasks import Task, Work
+
+# The node's network: bridges in the interfaces file. As in PVE, changes wait for a reload.
 
 _NETWORK = "/nodes/{node}/network"
 _WITH_VNETS = ("any_bridge", "include_sdn", "vnet")
@@ -122,8 +124,8 @@ def _from_call(call: Call, old: Iface | None) -> Iface:
         )
     if call.get("bridge_ports"):
         raise parameter_error(bridge_ports="a bridge in this endpoint's own namespace has no physical ports")
-    if call.get("bridge_vlan_aware") and not vlans.supported():
-        raise parameter_error(bridge_vlan_aware=vlans.UNSUPPORTED)
+    if call.get("bridge_vlan_aware") and not guest_ports.supported():
+        raise parameter_error(bridge_vlan_aware=guest_ports.UNSUPPORTED)
     address = call.get("cidr", "")
     if "address" in call.params:
         address = f"{call['address']}/{ipaddress.ip_network('0.0.0.0/' + call['netmask']).prefixlen}"
@@ -135,7 +137,7 @@ def _from_call(call: Call, old: Iface | None) -> Iface:
         gateway=call.get("gateway", ""),
         mtu=str(call.get("mtu", "")),
         vlan_aware="yes" if call.get("bridge_vlan_aware") else "",
-        vids=call.get("bridge_vids", vlans.DEFAULT_VIDS if call.get("bridge_vlan_aware") else ""),
+        vids=call.get("bridge_vids", guest_ports.DEFAULT_VIDS if call.get("bridge_vlan_aware") else ""),
         options=old.options if old else (),
     )
 
@@ -200,7 +202,43 @@ def reloading(node: Node) -> Work:
             new = _new_file(node)
             if new.exists():
                 new.replace(node.paths.interfaces)
-            vnets.write(node.paths.interfaces, node.sdn.running, node.name)
+            sdn.write(node.paths.interfaces, node.sdn.running, node.name)
             bridges.reload(node.paths, node.name)
 
     return work
+
+
+# The running zones and vnets of a node, as of the last apply.
+
+_ZONES = "/nodes/{node}/sdn/zones"
+
+
+def _on_node(call: Call) -> dict[str, list[str]]:
+    """Return zone -> its vnets on this node."""
+    running = call.node.sdn.running
+    vnets_of: dict[str, list[str]] = {name: [] for name in sorted(running[sdn.ZONES])}
+    for name, vnet, _ in sdn.on_node(running, call.node.name):
+        vnets_of[vnet["zone"]].append(name)
+    return vnets_of
+
+
+@route("GET", _ZONES)
+def zones(call: Call) -> list[dict[str, str]]:
+    """Return the running zones. A zone is available when all its vnets are."""
+    return [
+        {"zone": zone, "status": "available" if all(map(links.exists, vnets)) else "error"}
+        for zone, vnets in _on_node(call).items()
+        if call.permit.has(f"/sdn/zones/{zone}", ["SDN.Audit", "SDN.Allocate"], any_of=True)
+    ]
+
+
+@route("GET", f"{_ZONES}/{{zone}}/content")
+def content(call: Call) -> list[dict[str, Any]]:
+    """Return the vnets of a zone on this node."""
+    vnets_of = _on_node(call)
+    if call["zone"] not in vnets_of:
+        raise ApiError(f"sdn '{call['zone']}' does not exist")
+    return [
+        {"vnet": name, "status": "available" if links.exists(name) else "error", "statusmsg": None}
+        for name in vnets_of[call["zone"]]
+    ]

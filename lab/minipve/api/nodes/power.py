@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from minipve.access import rights
+from minipve.access import permissions
 from minipve.api.routing import route
 from minipve.base.errors import ApiError
 from minipve.config.rules.formats import split_list
-from minipve.config.rules.kinds import LXC, Kind
+from minipve.config.rules.schema import LXC, Kind
 from minipve.config.store import GuestConfig
 from minipve.guests import power
 from minipve.guests.container import lifecycle as containers
@@ -69,7 +69,7 @@ def _start(node: Node, vmid: int, start: Callable[[Node, Task, int], None], task
 
 def _check_permission(call: Call) -> None:
     """Raise 403 unless the caller may start and stop the selected guests."""
-    right, selected = rights.EACH_GUEST, split_list(call.get("vms", ""))
+    right, selected = permissions.EACH_GUEST, split_list(call.get("vms", ""))
     if not selected:
         call.permit.require("/", right.privileges)
     elif not call.permit.has("/", right.privileges):

@@ -14,7 +14,7 @@ from urllib.error import URLError
 from minipve.api.routing import route
 from minipve.base.atomic import UNFINISHED
 from minipve.base.errors import ApiError, parameter_error, text_of
-from minipve.config import drives, volume_ids
+from minipve.config import drives
 from minipve.config.rules.validate import MISSING
 from minipve.guests.container import lifecycle as containers
 from minipve.guests.vm import summary
@@ -36,13 +36,13 @@ def configured(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/storage/{storage}")
 def configuration(call: Call) -> dict[str, Any]:
     """Return the configuration of a storage."""
-    volume_ids.check_exists(call["storage"])
+    drives.check_exists(call["storage"])
     return _configuration(call)
 
 
 def _configuration(call: Call) -> dict[str, Any]:
     root = str(call.node.storage.root)
-    return {"storage": volume_ids.STORAGE, "type": "dir", "content": directory.CONTENT, "path": root}
+    return {"storage": drives.STORAGE, "type": "dir", "content": directory.CONTENT, "path": root}
 
 
 @route("GET", "/nodes/{node}/storage")
@@ -55,13 +55,13 @@ def index(call: Call) -> list[dict[str, Any]]:
     fits = set(contents) <= set(directory.CONTENT.split(","))
     if call.get("format"):
         row["formats"] = {"supported": ["qcow2"], "default": "qcow2"}
-    return [row] if fits and call.get("storage") in (None, volume_ids.STORAGE) else []
+    return [row] if fits and call.get("storage") in (None, drives.STORAGE) else []
 
 
 @route("GET", "/nodes/{node}/storage/{storage}/status")
 def status(call: Call) -> dict[str, Any]:
     """Return the usage of a storage."""
-    if call["storage"] != volume_ids.STORAGE:
+    if call["storage"] != drives.STORAGE:
         raise parameter_error(storage="No such storage.")
     row = summary.storage_row(call.node)
     return {key: value for key, value in row.items() if key not in ("storage", "used_fraction")}
@@ -70,7 +70,7 @@ def status(call: Call) -> dict[str, Any]:
 @route("GET", "/nodes/{node}/storage/{storage}/content")
 def content(call: Call) -> list[dict[str, Any]]:
     """Return volumes. Disk images are listed only for VMs that the caller may see."""
-    volume_ids.check_exists(call["storage"])
+    drives.check_exists(call["storage"])
     rows = call.node.storage.content(call.get("content"), call.get("vmid"))
     sees_all = call.permit.has("/storage/local", ["Datastore.Allocate"])
     return [
@@ -81,9 +81,9 @@ def content(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/nodes/{node}/storage/{storage}/content/{volume}")
 def volume(call: Call) -> dict[str, Any]:
     """Return a volume's size and format."""
-    volid = volume_ids.full_id(call["storage"], call["volume"])
+    volid = drives.full_id(call["storage"], call["volume"])
     facts = directory.image_facts(call.node.storage.existing(volid)) or {"virtual-size": 0, "actual-size": 0}
-    parsed = volume_ids.parse(volid)
+    parsed = drives.parse_volume_id(volid)
     archive = parsed.content == "vztmpl"  # PVE runs qemu-img, which counts whole sectors
     size = facts["virtual-size"]
     return {
@@ -97,8 +97,8 @@ def volume(call: Call) -> dict[str, Any]:
 @route("DELETE", "/nodes/{node}/storage/{storage}/content/{volume}")
 def remove(call: Call) -> str:
     """Delete a volume (task ``imgdel``)."""
-    volid = volume_ids.full_id(call["storage"], call["volume"])
-    owner = volume_ids.parse(volid).vmid
+    volid = drives.full_id(call["storage"], call["volume"])
+    owner = drives.parse_volume_id(volid).vmid
     if owner is not None and call.node.vms.exists(owner) and _in_use(call, owner, volid):
         raise ApiError(f"unable to remove volume '{volid}': still used by VM {owner}")
     if owner is not None and call.node.containers.exists(owner):
@@ -111,7 +111,7 @@ def remove(call: Call) -> str:
         containers.sweep(call.node)
         task.log(f"Removed volume '{volid}'")
 
-    return call.start("imgdel", f"{owner}@{volume_ids.STORAGE}" if owner else volume_ids.STORAGE, work)
+    return call.start("imgdel", f"{owner}@{drives.STORAGE}" if owner else drives.STORAGE, work)
 
 
 def _in_use(call: Call, vmid: int, volid: str) -> bool:
@@ -126,12 +126,12 @@ def _in_use(call: Call, vmid: int, volid: str) -> bool:
 @route("POST", "/nodes/{node}/storage/{storage}/content")
 def allocate(call: Call) -> str:
     """Create an empty disk image for a VM. Returns its volume id."""
-    volume_ids.check_exists(call["storage"])
+    drives.check_exists(call["storage"])
     stem, _, fmt = str(call["filename"]).rpartition(".")
     if fmt != "qcow2" or not stem.startswith(f"vm-{call.vmid}-"):
         raise ApiError(f"illegal name '{call['filename']}' - should be 'vm-{call.vmid}-*' in format qcow2")
     text = str(call["size"])
-    size = volume_ids.checked_size(volume_ids.size_bytes(text) * (1 if text[-1] in "MG" else 1024))
+    size = drives.checked_size(drives.size_bytes(text) * (1 if text[-1] in "MG" else 1024))
     with call.node.vms.locked(call.vmid):
         volid = call.node.storage.free_name(call.vmid, name=stem)
         qemu_img.create(call.node.storage.path(volid), size)
@@ -159,12 +159,12 @@ def _inspect(call: Call, file: Path, task: Task) -> None:
 
 
 def _target(call: Call) -> Path:
-    volume_ids.check_exists(call["storage"])
+    drives.check_exists(call["storage"])
     kind = str(call["content"])
     name = directory.upload_name(kind, call["filename"])
     if kind not in directory.CONTENT.split(","):
         raise ApiError(f"storage '{call['storage']}' does not support '{kind}' content")
-    return call.node.storage.path(f"{volume_ids.STORAGE}:{kind}/{name}")
+    return call.node.storage.path(f"{drives.STORAGE}:{kind}/{name}")
 
 
 @route("POST", "/nodes/{node}/storage/{storage}/upload")

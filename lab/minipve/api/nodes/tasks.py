@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from minipve.access import rights
+from minipve.access import permissions
 from minipve.api.routing import route
 from minipve.config.rules.formats import split_list
 from minipve.node.call import Call, Reply
@@ -48,7 +48,7 @@ def log(call: Call) -> Reply:
 def stop(call: Call) -> None:
     """Ask a running task to stop."""
     if not _belongs(call, parse_upid(call["upid"])):
-        call.permit.need_right(rights.OTHERS_TASK, node=call.node.name)
+        call.permit.need_right(permissions.OTHERS_TASK, node=call.node.name)
     call.node.tasks.interrupt(call["upid"])
 
 

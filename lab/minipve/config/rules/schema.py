@@ -1,8 +1,4 @@
-"""The parameters and required permissions of each implemented method, read from ``schema.json``.
-
-``python -m minipve.api.make_schema`` writes ``schema.json``: types, limits, formats and permissions from the
-schema that PVE publishes, for the methods that have a handler here.
-"""
+"""Kinds of guest, and the parameters and permissions of each method, as PVE has them."""
 
 from __future__ import annotations
 
@@ -15,8 +11,55 @@ from typing import Any
 
 from minipve.base.errors import ApiError
 from minipve.config.rules.formats import PROPERTY_FORMATS
-from minipve.config.rules.kinds import QEMU, Kind
 from minipve.config.rules.validate import Errors, check_object, parse, to_text
+
+# The two kinds of guest, virtual machine and container, and the words that PVE uses for each.
+
+
+@dataclass(frozen=True)
+class Kind:
+    """``name`` is for paths and ids, ``word`` for error messages, ``tasks`` is the prefix of task types."""
+
+    name: str
+    word: str
+    tasks: str
+    folder: str
+    lock: str
+    damaging: str
+    """Pattern of the options that we parse. An invalid one makes the configuration a damaged one."""
+    modified: str
+    """PVE's error when the caller's digest is out of date."""
+
+    @property
+    def path(self) -> str:
+        """The path template of a guest, as in PVE's API viewer."""
+        return f"/nodes/{{node}}/{self.name}/{{vmid}}"
+
+
+QEMU = Kind(
+    "qemu",
+    "VM",
+    "qm",
+    "qemu-server",
+    "/var/lock/qemu-server/lock-{}.conf",
+    r"(?:net|unused|ide|sata|scsi|virtio)[0-9]+|memory|agent|cpu",
+    "checksum mismatch (file change by other user?)",
+)
+LXC = Kind(
+    "lxc",
+    "CT",
+    "vz",
+    "lxc",
+    "/run/lock/lxc/pve-config-{}.lock",
+    r"net[0-9]+|rootfs|memory|swap|features",
+    "detected modified configuration - file changed by other user? Try again.",
+)
+
+
+# The parameters and required permissions of each implemented method, read from `schema.json`.
+#
+# `python -m minipve.api.make_schema` writes `schema.json`: types, limits, formats and permissions from the
+# schema that PVE publishes, for the methods that have a handler here.
 
 FILE = Path(__file__).with_name("schema.json")
 _COUNTS = {

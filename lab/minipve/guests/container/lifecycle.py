@@ -1,27 +1,80 @@
-"""Create, clone, convert, start, shut down, resize and destroy containers; mostly the work of a task.
-
-As with virtual machines, a failure leaves nothing behind.
-"""
+"""Create, clone, convert, start, resize and destroy containers, and their rows in lists."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from minipve.base import process
-from minipve.base.errors import ApiError, error_prefix
-from minipve.base.process import MachineError
-from minipve.config import container_nics, volume_ids
-from minipve.config.rules.kinds import LXC
+from minipve.base import host, process
+from minipve.base.errors import ApiError, MachineError, error_prefix
+from minipve.config import container_nics, drives, values
+from minipve.config.rules.schema import LXC
 from minipve.config.store import GuestConfig
 from minipve.guests import shared
-from minipve.guests.container import changes, options
-from minipve.guests.lxc import chroot, power, rootfs, running, setup, user_ids
-from minipve.network import veths
+from minipve.guests.container import options
+from minipve.guests.container.options import rootfs_bytes
+from minipve.guests.lxc import limits, power, rootfs, running, setup
+from minipve.network import guest_ports
 from minipve.node import firewall
 from minipve.node.node import Node
 from minipve.node.tasks import Task
+
+# A container's rows in the lists that the API returns.
+
+_RESOURCE = (
+    "vmid", "name", "status", "uptime", "cpu", "mem", "maxmem", "disk", "maxdisk", "netin", "netout",
+    "diskread", "diskwrite",
+)  # fmt: skip
+
+
+def row(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
+    """Return a container as ``GET /nodes/{node}/lxc`` shows it."""
+    state, options = running.state(vmid, node.paths), config.options
+    memory, swap = values.container_memory_mib(options)
+    cpus = min(int(options.get("cores", host.cpus())), host.cpus())
+    facts: dict[str, Any] = {
+        "type": "lxc",
+        "vmid": vmid,
+        "name": options.get("hostname", f"CT{vmid}"),
+        "status": state.status,
+        "cpus": cpus,
+        "maxmem": memory * 2**20,
+        "maxswap": swap * 2**20,
+        "maxdisk": rootfs_bytes(options),
+        "disk": rootfs.used_bytes(vmid, node.paths) if state.pid else 0,
+        "cpu": state.cpu / cpus,
+        "mem": state.mem_bytes,
+        "swap": 0,
+        "uptime": state.uptime_s,
+        "netin": sum(nic["netin"] for nic in state.nics.values()),
+        "netout": sum(nic["netout"] for nic in state.nics.values()),
+        "diskread": 0,
+        "diskwrite": 0,
+    }
+    if state.pid:
+        facts |= {"pid": state.pid} | dict.fromkeys(host.PRESSURES)  # null, as on a Proxmox VE node
+    if config.is_template:
+        facts["template"] = 1
+    return facts | {key: options[key] for key in ("tags", "lock") if key in options}
+
+
+def status(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
+    """Return a container as ``GET .../status/current`` shows it."""
+    return row(node, vmid, config) | {"ha": {"managed": 0}}
+
+
+def resource(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
+    """Return a container's row in two lists: the cluster's resources, and the members of a pool."""
+    facts = row(node, vmid, config)
+    identity = {"id": f"lxc/{vmid}", "type": "lxc", "node": node.name, "template": facts.get("template", 0)}
+    return identity | {"maxcpu": facts["cpus"], "memhost": facts["mem"]} | {k: facts[k] for k in _RESOURCE}
+
+
+# Create, clone, convert, start, shut down, resize and destroy containers; mostly the work of a task.
+#
+# As with virtual machines, a failure leaves nothing behind.
 
 
 def forget(node: Node, vmid: int) -> None:
@@ -65,7 +118,7 @@ def create(node: Node, task: Task, vmid: int, params: dict[str, str], request: C
     ):
         archive = node.storage.existing(request.archive)
         volid = _create_volume(node, task, vmid, request.rootfs_bytes)
-        first_id = user_ids.of_root(params, node.paths)
+        first_id = limits.of_root(params, node.paths)
         task.log(f"extracting archive '{archive}'")
         rootfs.create(vmid, archive, first_id, request.rootfs_bytes, node.paths)
         config = params | {"rootfs": options.rootfs_text(volid, request.rootfs_bytes)}
@@ -92,13 +145,13 @@ def _set_up_rootfs(
     password_hash = ""
     if request.password:
         password_hash = process.run(["openssl", "passwd", "-5", "-stdin"], stdin=request.password).strip()
-    first_id, host_key = user_ids.of_root(config, node.paths), setup.new_host_key(config["hostname"])
+    first_id, host_key = limits.of_root(config, node.paths), setup.new_host_key(config["hostname"])
 
     def work() -> str:
         setup.at_creation(password_hash, request.ssh_keys, host_key, first_id)
         return config.get("ostype") or setup.os_type()
 
-    os_type = chroot.within(vmid, node.paths, work)
+    os_type = rootfs.within(vmid, node.paths, work)
     task.log("Detected container architecture: amd64")
     return {"arch": "amd64", "ostype": os_type}
 
@@ -113,7 +166,7 @@ def start(node: Node, task: Task, vmid: int, skiplock: bool = False) -> None:
             config.check_lock()
         if running.init_pid(vmid, node.paths):
             raise ApiError(f"CT {vmid} already running")
-        changes.apply_stopped(config)
+        options.apply_stopped(config)
         node.containers.save(vmid, config)
         power.start(vmid, config.options, node.paths, task.log)
 
@@ -174,8 +227,8 @@ def clone(node: Node, task: Task, request: ContainerCloneRequest) -> None:
             copy |= {"hostname": request.hostname} if request.hostname else {}
             copy |= {"description": request.description} if request.description else {}
             rootfs.copy(request.source, newid, node.paths)
-            first_id, host_key = user_ids.of_root(copy, node.paths), setup.new_host_key(copy["hostname"])
-            chroot.within(newid, node.paths, lambda: setup.at_clone(host_key, first_id))
+            first_id, host_key = limits.of_root(copy, node.paths), setup.new_host_key(copy["hostname"])
+            rootfs.within(newid, node.paths, lambda: setup.at_clone(host_key, first_id))
             shared.add_to_pool(node, request.pool, newid)
             firewall.copy(node, request.source, newid)
             node.containers.save(newid, GuestConfig(copy, kind=LXC))
@@ -185,8 +238,8 @@ def make_template(node: Node, vmid: int) -> None:
     """Mark a stopped container as a template and rename its volume to a base."""
     with node.containers.changing(vmid) as config:
         _check_convertible(node, vmid, config)
-        old = volume_ids.parse(options.rootfs_volume(config.options))
-        volid = f"{volume_ids.STORAGE}:{old.vmid}/{old.name.replace('vm-', 'base-', 1)}"
+        old = drives.parse_volume_id(options.rootfs_volume(config.options))
+        volid = f"{drives.STORAGE}:{old.vmid}/{old.name.replace('vm-', 'base-', 1)}"
         node.storage.path(old.volid).replace(node.storage.path(volid))
         config.options["rootfs"] = options.rootfs_text(volid, options.rootfs_bytes(config.options))
         config.options["template"] = "1"
@@ -233,4 +286,4 @@ def destroy(node: Node, task: Task, vmid: int, force: bool, purge: bool) -> None
 def interfaces(node: Node, vmid: int) -> list[dict[str, object]] | None:
     """Return the interfaces of a running container; None if it does not run."""
     init_pid = running.init_pid(vmid, node.paths)
-    return None if init_pid is None else veths.interfaces(init_pid)
+    return None if init_pid is None else guest_ports.interfaces(init_pid)

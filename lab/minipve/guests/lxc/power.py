@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from minipve.base import process
+from minipve.base.errors import MachineError
 from minipve.base.paths import Paths
-from minipve.base.process import MachineError
 from minipve.config import container_nics, values
-from minipve.guests.lxc import cgroups, chroot, mounts, running, setup, support, user_ids
-from minipve.network import veths
+from minipve.guests.lxc import limits, rootfs, running, setup
+from minipve.network import guest_ports
 from minipve.network.links import Log
 
 START_TIMEOUT_S = 60
@@ -41,30 +41,30 @@ def start(vmid: int, options: dict[str, str], paths: Paths, log: Log) -> None:
     Raises:
         MachineError: it did not start. Nothing is left behind.
     """
-    support.require()
+    limits.require()
     nics = container_nics.of_config(options)
     for index, nic in nics.items():
-        veths.check(index, nic)
-    first_id = user_ids.of_root(options, paths)
+        guest_ports.check(index, nic)
+    first_id = limits.of_root(options, paths)
     if message := ensure_inotify_limit(len(running.vmids(paths)) + 1):
         log(message)
     with running.locks[paths.run, vmid]:
         running.clean(vmid, paths)
         _log_file(vmid, paths).unlink(missing_ok=True)
         try:
-            mounts.with_own_mounts(lambda: _start(vmid, options, paths, first_id, log))
+            rootfs.with_own_mounts(lambda: _start(vmid, options, paths, first_id, log))
             running.remember(vmid, paths)
-            cgroups.apply(vmid, paths, cgroups.limits(options, cgroups.version()))
-            veths.finish_start(vmid, nics, log)
+            limits.apply(vmid, paths, limits.limits(options, limits.version()))
+            guest_ports.finish_start(vmid, nics, log)
         except BaseException:
             stop(vmid, paths)
             raise
 
 
 def _start(vmid: int, options: dict[str, str], paths: Paths, first_id: int, log: Log) -> None:
-    mounts.mount_sys()
-    chroot.mount(vmid, paths)
-    systemd = chroot.at(chroot.MOUNT_POINT, lambda: setup.at_start(options, first_id))
+    rootfs.mount_sys()
+    rootfs.mount(vmid, paths)
+    systemd = rootfs.at(rootfs.MOUNT_POINT, lambda: setup.at_start(options, first_id))
     if systemd and values.features(options).get("nesting") != "1":
         log(f"WARN: Systemd {systemd} detected. You may need to enable nesting.")
     folder = running.lxc_folder(paths)
@@ -153,7 +153,7 @@ def lxc_configuration(vmid: int, options: Mapping[str, str], paths: Paths, first
     includes = ["common.conf", *(["userns.conf"] if first_id else []), *(["nesting.conf"] if nesting else [])]
     lines = [f"lxc.include = {_INCLUDES / name}" for name in includes if (_INCLUDES / name).exists()]
     lines += [
-        f"lxc.rootfs.path = dir:{chroot.MOUNT_POINT}",
+        f"lxc.rootfs.path = dir:{rootfs.MOUNT_POINT}",
         f"lxc.uts.name = {options.get('hostname', 'localhost').partition('.')[0]}",
         f"lxc.init.cmd = {options.get('entrypoint', '/sbin/init')}",
         f"lxc.apparmor.profile = {'generated' if _APPARMOR.is_dir() else 'unconfined'}",
@@ -165,10 +165,10 @@ def lxc_configuration(vmid: int, options: Mapping[str, str], paths: Paths, first
         "lxc.console.path = none",
         f"lxc.log.file = {_log_file(vmid, paths)}",
         "lxc.log.level = 5",
-        *cgroups.lxc_lines(vmid, paths),
+        *limits.lxc_lines(vmid, paths),
     ]
     if first_id:
-        lines += [f"lxc.idmap = {kind} 0 {first_id} {user_ids.COUNT}" for kind in "ug"]
+        lines += [f"lxc.idmap = {kind} 0 {first_id} {limits.COUNT}" for kind in "ug"]
     for index, nic in container_nics.of_config(options).items():
         lines += _nic_lines(vmid, index, nic)
     return "\n".join([*lines, ""])

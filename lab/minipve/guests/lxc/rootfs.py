@@ -1,42 +1,199 @@
-"""The root file system of a container: an overlay of its own files over an unpacked template.
-
-On a Proxmox VE node a container has a disk image, filled from the template's archive. Here it has two
-folders below `containers/VMID`, which are mounted over the unpacked archive in the mount namespace of
-whoever needs them. An archive is unpacked once for all containers, into a folder named by the digest of its
-content, and may be deleted afterwards. For unprivileged containers the owners of the files are shifted to
-the user IDs that they run as. The golden image's template also stays unpacked in the cache; later instances
-hard-link its files.
-
-Everybody with the right to upload may provide an archive. Tar refuses members outside of the target folder,
-and runs with the user IDs of an unprivileged container if possible. What it unpacks is no larger than the
-root file system that the caller requests. Device nodes cannot be opened in the overlay. Other users of the
-host cannot enter the folders, so they can use neither device nodes nor set-user-id programs. Folders may be
-nested deeper than Python's recursion goes (`shutil.rmtree`, `os.walk`, ``**``), by the archive or the guest.
-"""
+"""The root file system of a container: an overlay of its own files over an unpacked template."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import math
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from minipve.base import process
 from minipve.base.atomic import UNFINISHED, flocked
+from minipve.base.errors import MachineError
 from minipve.base.paths import Paths
-from minipve.base.process import MachineError
-from minipve.config.volume_ids import size_text
-from minipve.guests.lxc import user_ids
+from minipve.config.drives import size_text
+from minipve.guests.lxc import limits
 from minipve.image import golden
+
+# Mount file systems for one thread only, so that no mount is visible elsewhere or left behind.
+#
+# Two mounts are needed. LXC looks for bridges in /sys, which shows the network namespace in which it was
+# mounted. And a container's file system is an overlay. Both are mounted in a thread with a mount namespace
+# of
+# its own. Programs that the thread starts inherit the namespace; the kernel removes it with the last of
+# them.
+
+T = TypeVar("T")
+_CLONE_NEWNS, _CLONE_FS = 0x00020000, 0x00000200
+_MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 4, 4096, 16384, 1 << 18
+_CGROUPS = "/sys/fs/cgroup"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def with_own_mounts(work: Callable[[], T]) -> T:
+    """Run ``work`` in a thread with its own mounts, root and working directory, and return its result."""
+
+    def run() -> T:
+        _check(_libc.unshare(_CLONE_NEWNS | _CLONE_FS), "unshare")
+        _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
+        return work()
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="own-mounts") as executor:
+        return executor.submit(run).result()
+
+
+def mount_sys() -> None:
+    """Mount a /sys that shows the current network namespace, with the host's control groups in it."""
+    handle = os.open(_CGROUPS, os.O_PATH)
+    try:
+        _mount("sysfs", "/sys", "sysfs")
+        _mount(f"/proc/thread-self/fd/{handle}", _CGROUPS, "", _MS_BIND | _MS_REC)
+    finally:
+        os.close(handle)
+
+
+def empty_folder(target: Path) -> None:
+    """Mount an empty folder at ``target``, which every user ID can reach."""
+    target.mkdir(exist_ok=True)
+    _mount("tmpfs", str(target), "tmpfs", _MS_NODEV, "mode=755")
+
+
+def overlay(lower: Path, upper: Path, work: Path, target: Path) -> None:
+    """Mount ``upper`` over ``lower`` at ``target``. Device nodes in them cannot be opened."""
+    folders = {"lowerdir": lower, "upperdir": upper, "workdir": work}
+    options = ",".join(f"{name}={_escaped(path)}" for name, path in folders.items())
+    _mount("overlay", str(target), "overlay", _MS_NODEV, f"{options},index=off")
+
+
+def _escaped(path: Path) -> str:
+    return "".join(f"\\{letter}" if letter in "\\,:" else letter for letter in str(path))
+
+
+def _mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:
+    words = (os.fsencode(word) for word in (source, target, kind))
+    _check(
+        _libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(options)),
+        f"mount {kind or source} at {target}",
+    )
+
+
+def _check(result: int, action: str) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{action}: {os.strerror(number)}")
+
+
+# Run code with a container's root file system as the root directory.
+#
+# The files are not trusted: a link in them may point anywhere. With the file system as the root
+# directory no path leads out of it.
+
+LXC_RUN = Path("/run/lxc")
+MOUNT_POINT = LXC_RUN / "root"
+
+
+class _NoImports(MetaPathFinder):
+    """Prevents imports by a thread inside a container's file system: they would run the container's code."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if getattr(_thread, "is_inside", False):
+            raise ImportError(f"{fullname} cannot be imported inside a container's file system")
+
+
+_thread = threading.local()
+sys.meta_path.insert(0, _NoImports())
+
+
+def within(vmid: int, paths: Paths, work: Callable[[], T]) -> T:
+    """Run ``work`` with the file system of a stopped container as the root directory."""
+
+    def run() -> T:
+        mount(vmid, paths)
+        return at(MOUNT_POINT, work)
+
+    return with_own_mounts(run)
+
+
+def within_running(init_pid: int, work: Callable[[], None]) -> None:
+    """Run ``work`` with the file system of a running container as the root directory."""
+    with_own_mounts(lambda: at(Path(f"/proc/{init_pid}/root"), work))
+
+
+def layers(vmid: int, paths: Paths) -> tuple[Path, Path, Path]:
+    """Return the folders of a container's overlay: lower (its template), upper (its own files), work.
+
+    Raises:
+        MachineError: one of them does not exist any more.
+    """
+    own = paths.containers / str(vmid)
+    try:
+        lower = paths.templates / (own / "template").read_text()
+    except FileNotFoundError:
+        raise MachineError(f"the files of CT {vmid} are missing from {own}") from None
+    if not lower.is_dir():
+        raise MachineError(f"the template of CT {vmid} is missing from {lower}")
+    return lower, own / "upper", own / "work"
+
+
+def mount(vmid: int, paths: Paths) -> None:
+    """Mount a container's file system at ``MOUNT_POINT``, in the mount namespace of the calling thread.
+
+    LXC's own folder becomes empty there, so that LXC leaves no files behind.
+    """
+    folders = layers(vmid, paths)
+    empty_folder(LXC_RUN)
+    MOUNT_POINT.mkdir()
+    overlay(*folders, MOUNT_POINT)
+
+
+def at(folder: Path, work: Callable[[], T]) -> T:
+    """Run ``work`` with ``folder`` as the thread's root directory. Only inside `mounts.with_own_mounts`."""
+    outside = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.chroot(folder)
+        os.chdir("/")
+        _thread.is_inside = True
+        return work()
+    finally:
+        _thread.is_inside = False
+        os.fchdir(outside)
+        os.chroot(".")
+        os.close(outside)
+
+
+# The root file system of a container: an overlay of its own files over an unpacked template.
+#
+# On a Proxmox VE node a container has a disk image, filled from the template's archive. Here it has two
+# folders below `containers/VMID`, which are mounted over the unpacked archive in the mount namespace of
+# whoever needs them. An archive is unpacked once for all containers, into a folder named by the digest of
+# its
+# content, and may be deleted afterwards. For unprivileged containers the owners of the files are shifted to
+# the user IDs that they run as. The golden image's template also stays unpacked in the cache; later
+# instances
+# hard-link its files.
+#
+# Everybody with the right to upload may provide an archive. Tar refuses members outside of the target
+# folder,
+# and runs with the user IDs of an unprivileged container if possible. What it unpacks is no larger than the
+# root file system that the caller requests. Device nodes cannot be opened in the overlay. Other users of
+# the
+# host cannot enter the folders, so they can use neither device nodes nor set-user-id programs. Folders may
+# be
+# nested deeper than Python's recursion goes (`shutil.rmtree`, `os.walk`, `**`), by the archive or the
+# guest.
 
 _DECOMPRESSORS = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 _TAR_OPTIONS = (
@@ -153,7 +310,7 @@ def _run_tar(archive: Path, first_id: int, target: Path, max_bytes: float) -> No
     process.require_tools("prlimit", "tar", *filter(None, [decompressor]))
     limited = [str(process.which("prlimit")), f"--as={_UNPACK_MEMORY_BYTES}", "--"]
     read = [*limited, str(process.which(decompressor or "cat")), *(["-dc"] if decompressor else [])]
-    unpack = [*limited, *user_ids.words_before(first_id), str(process.which("tar")), "-x", "-f", "-"]
+    unpack = [*limited, *limits.words_before(first_id), str(process.which("tar")), "-x", "-f", "-"]
     unpack += [*_TAR_OPTIONS, "--anchored", "--exclude=./dev/*"]
     with archive.open("rb") as stream, tempfile.TemporaryFile() as messages:
 

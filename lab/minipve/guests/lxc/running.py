@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from minipve.base import cpu_usage, process
+from minipve.base import host, process
 from minipve.base.paths import Paths
 from minipve.config import container_nics
-from minipve.guests.lxc import cgroups
-from minipve.guests.lxc.chroot import LXC_RUN
-from minipve.network import links, rate
+from minipve.guests.lxc import limits
+from minipve.guests.lxc.rootfs import LXC_RUN
+from minipve.network import guest_ports, links
 
 log = logging.getLogger(__name__)
 locks: defaultdict[tuple[Path, int], threading.RLock] = defaultdict(threading.RLock)
@@ -42,7 +42,7 @@ class ContainerState:
 
 def lxc_folder(paths: Paths) -> Path:
     """Return the folder of LXC's files for the instance's containers, as seen in their mount namespaces."""
-    return LXC_RUN / cgroups.folder(paths)
+    return LXC_RUN / limits.folder(paths)
 
 
 def monitor_pid(vmid: int, paths: Paths) -> int | None:
@@ -51,7 +51,7 @@ def monitor_pid(vmid: int, paths: Paths) -> int | None:
     try:
         pid = int(file.read_text())
     except FileNotFoundError:
-        return find_all(paths).get(vmid) if cgroups.exist(paths, vmid) else None
+        return find_all(paths).get(vmid) if limits.exist(paths, vmid) else None
     except ValueError:
         pid = 0
     if _vmid_of(process.command(pid), paths) == vmid and _is_ours(pid):
@@ -108,7 +108,7 @@ def all_pids(vmid: int, paths: Paths) -> set[int]:
     monitor = monitor_pid(vmid, paths)
     if monitor is not None and (children := process.children(monitor)):
         return set(children)
-    pids = cgroups.processes(vmid, paths) | ({monitor} if monitor else set())
+    pids = limits.processes(vmid, paths) | ({monitor} if monitor else set())
     return {pid for pid in pids if process.start_time(pid) is not None}
 
 
@@ -131,7 +131,7 @@ def reap(vmid: int, options: Mapping[str, str], paths: Paths) -> None:
             log.info("CT %d: rebooted from inside", vmid)
             _init_pids[paths.run, vmid] = pid
             for index, nic in container_nics.of_config(options).items():
-                rate.set_rate(container_nics.host_name(vmid, index), nic.rate_bytes)
+                guest_ports.set_rate(container_nics.host_name(vmid, index), nic.rate_bytes)
     finally:
         lock.release()
 
@@ -139,7 +139,7 @@ def reap(vmid: int, options: Mapping[str, str], paths: Paths) -> None:
 def _needs_cleaning(vmid: int, paths: Paths) -> bool:
     return (
         paths.runtime(vmid, "monitor").exists()
-        or cgroups.exist(paths, vmid)
+        or limits.exist(paths, vmid)
         or bool(links.container_links(vmid))
     )
 
@@ -147,7 +147,7 @@ def _needs_cleaning(vmid: int, paths: Paths) -> bool:
 def clean(vmid: int, paths: Paths) -> None:
     """Remove what a container needed while it ran: NICs with ifb devices, control groups, LXC's files."""
     links.unplug(links.container_links(vmid))
-    cgroups.remove(paths, vmid)
+    limits.remove(paths, vmid)
     paths.runtime(vmid, "monitor").unlink(missing_ok=True)
     _init_pids.pop((paths.run, vmid), None)
 
@@ -168,7 +168,7 @@ def state(vmid: int, paths: Paths) -> ContainerState:
         status="running",
         pid=pid,
         uptime_s=int(uptime_s),
-        cpu=cpu_usage.processors((paths.run, vmid), pid, uptime_s, cgroups.used_cpu_s(vmid, paths)),
-        mem_bytes=cgroups.used_memory(vmid, paths),
+        cpu=host.processors((paths.run, vmid), pid, uptime_s, limits.used_cpu_s(vmid, paths)),
+        mem_bytes=limits.used_memory(vmid, paths),
         nics={name: {"netin": to_guest, "netout": out} for name, (to_guest, out) in traffic.items()},
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from minipve.base.process import MachineError
+from minipve.base.errors import MachineError
 from minipve.config import container_nics
 
 BEGIN, END = "# --- BEGIN PVE ---", "# --- END PVE ---"

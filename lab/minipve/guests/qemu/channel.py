@@ -1,28 +1,34 @@
-"""Exchange JSON objects, one per line, with QEMU's monitor or with the agent inside a guest.
-
-The peer may be hostile: a guest chooses every byte of its agent's answers. Whatever it sends, this module
-raises one of three errors: ``TimeoutError``, ``OSError`` (no peer) or ``MalformedError``. Time, size and
-depth of an answer are bounded.
-
-Such a socket serves one client at a time. A lock per socket makes the endpoint's own threads wait for each
-other.
-"""
+"""Commands to QEMU's monitor and to the agent inside a guest: JSON objects, one per line."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
+import secrets
 import socket
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from minipve.base import strict_json
-from minipve.base.process import MachineError
+from minipve.base.errors import MachineError
+from minipve.base.paths import Paths
+
+# Exchange JSON objects, one per line, with QEMU's monitor or with the agent inside a guest.
+#
+# The peer may be hostile: a guest chooses every byte of its agent's answers. Whatever it sends, this module
+# raises one of three errors: `TimeoutError`, `OSError` (no peer) or `MalformedError`. Time, size and
+# depth of an answer are bounded.
+#
+# Such a socket serves one client at a time. A lock per socket makes the endpoint's own threads wait for
+# each
+# other.
 
 MAX_ANSWER_BYTES = 32 * 2**20  # a guest agent returns up to 16 MiB of a program's output, in base64
 MAX_TEXT = 1000
@@ -130,3 +136,131 @@ def member(value: Any, name: str, kind: type[T]) -> T:
     if not isinstance(content, kind) or (isinstance(content, bool) and kind is not bool):
         raise MalformedError(f"the answer lacks '{name}', or it is of the wrong type")
     return content
+
+
+# Commands to a running QEMU (QMP), with timeouts and Proxmox VE's error texts.
+
+
+class Qmp:
+    """The monitor of a running machine. Each command uses a connection of its own."""
+
+    def __init__(self, vmid: int, paths: Paths) -> None:
+        self.vmid = vmid
+        self.path = paths.runtime(vmid, "qmp")
+
+    def execute(
+        self, command: str, arguments: Mapping[str, Any] | None = None, timeout_s: float = 5.0
+    ) -> Any:
+        """Run one QMP command and return its value; MachineError for any failure."""
+        try:
+            with connect(self.path, timeout_s) as monitor:
+                monitor.receive()  # the greeting
+                monitor.send("qmp_capabilities", None)
+                monitor.answer()
+                monitor.send(command, arguments)
+                answer = monitor.answer()
+            refusal = error_text(answer)
+        except TimeoutError as error:
+            raise self._failed(command, "got timeout") from error
+        except OSError as error:
+            raise self._failed(command, "client closed connection") from error
+        except MalformedError as error:
+            raise self._failed(command, str(error)) from error
+        if refusal is not None:
+            raise self._failed(command, refusal)
+        return answer["return"]
+
+    def answers(self) -> bool:
+        """Whether QEMU has started and accepts commands."""
+        try:
+            self.execute("query-status", timeout_s=1)
+        except MachineError:
+            return False
+        return True
+
+    def _failed(self, command: str, reason: str) -> MachineError:
+        return MachineError(f"VM {self.vmid} qmp command '{command}' failed - {reason}")
+
+
+# Commands to the agent inside a guest (qemu-ga), with timeouts and Proxmox VE's error texts.
+#
+# The guest controls its agent, so its answers are not trusted: see channel.py.
+
+PING_TIMEOUT_S = 3.0
+
+
+class AgentError(MachineError):
+    """The guest agent refused a command."""
+
+
+def execute(
+    vmid: int,
+    paths: Paths,
+    command: str,
+    arguments: Mapping[str, Any] | None = None,
+    timeout_s: float = 5.0,
+) -> Any:
+    """Run one command (``guest-exec`` ...) and return its value. Like Proxmox VE it pings the agent first.
+
+    Raises:
+        AgentError: the agent refused the command.
+        MachineError: there is no agent, it did not answer in time, or its answer is malformed.
+    """
+    try:
+        with (
+            naming_command(vmid, command),
+            connect(paths.runtime(vmid, "qga"), PING_TIMEOUT_S) as agent,
+        ):
+            _synchronise(agent)
+            agent.deadline = time.monotonic() + timeout_s
+            return _execute(vmid, agent, command, arguments)
+    except OSError as error:  # TimeoutError is one too
+        raise MachineError("QEMU guest agent is not running") from error
+
+
+@contextmanager
+def naming_command(vmid: int, command: str) -> Iterator[None]:
+    """Turn a MalformedError of the block into a MachineError that names the machine and the command."""
+    try:
+        yield
+    except MalformedError as error:
+        raise MachineError(f"VM {vmid} qga command '{command}' failed - {error}") from error
+
+
+def shut_down(vmid: int, paths: Paths) -> bool:
+    """Send ``guest-shutdown``; False if there is no agent. A successful shutdown sends no answer."""
+    try:
+        with connect(paths.runtime(vmid, "qga"), PING_TIMEOUT_S) as agent:
+            _synchronise(agent)
+            agent.send("guest-shutdown", None)
+    except (OSError, MalformedError):
+        return False
+    return True
+
+
+def _synchronise(agent: Channel) -> None:
+    """Skip answers to earlier commands that timed out: ``guest-sync`` returns the number that we send."""
+    number = secrets.randbelow(2**31)
+    agent.send("guest-sync", {"id": number})
+    while agent.answer().get("return") != number:
+        pass
+
+
+def _execute(vmid: int, agent: Channel, command: str, arguments: Mapping[str, Any] | None) -> Any:
+    agent.send(command, arguments)
+    try:
+        answer = agent.answer()
+    except TimeoutError as error:
+        raise MachineError(f"VM {vmid} qga command '{command}' failed - got timeout") from error
+    if (refusal := error_text(answer)) is not None:
+        raise AgentError(f"Agent error: {refusal}")
+    return answer["return"]
+
+
+def content(value: Any, name: str) -> bytes:
+    """Decode the member ``name`` of an answer from base64; MalformedError if it is not base64."""
+    text = member(value, name, str)
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise MalformedError(f"'{name}' of the answer is not base64") from error

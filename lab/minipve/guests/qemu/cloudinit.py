@@ -22,12 +22,12 @@ import yaml
 
 from minipve.base import process
 from minipve.base.atomic import UNFINISHED
+from minipve.base.errors import MachineError
 from minipve.base.paths import Paths
-from minipve.base.process import MachineError
 from minipve.config import nics
+from minipve.config.drives import parse_volume_id
 from minipve.config.rules import schema
 from minipve.config.values import Config
-from minipve.config.volume_ids import parse
 from minipve.storage.directory import Storage
 
 
@@ -64,7 +64,7 @@ def _texts(vmid: int, config: Config, storage: Storage) -> dict[str, str]:
 
 
 def _snippet(volid: str, storage: Storage) -> str:
-    if parse(volid).content != "snippets":
+    if parse_volume_id(volid).content != "snippets":
         raise MachineError(f"{volid} is not in the snippets directory")
     return storage.existing(volid).read_text()
 

@@ -15,7 +15,7 @@ from minipve.base.paths import Paths
 from minipve.config import drives, nics, values
 from minipve.config.nics import Nic
 from minipve.config.values import Config
-from minipve.guests.qemu.accel import X86_64_V2, Accel
+from minipve.guests.qemu.running import X86_64_V2, Accel
 from minipve.image.direct_boot import Boot
 
 # Proxmox VE's names of CPU models that QEMU does not have, or that TCG cannot emulate. NumPy needs x86-64-v2.

@@ -1,4 +1,4 @@
-"""Start, stop, shut down, reset and pause a machine. Its QEMU outlives the endpoint."""
+"""Start, stop, shut down, reset and pause a machine, and change a NIC while it runs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from pathlib import Path
 
 from minipve.base import process
 from minipve.base.atomic import write_atomic
+from minipve.base.errors import MachineError
 from minipve.base.paths import Paths
-from minipve.base.process import MachineError
 from minipve.config import drives, nics, values
+from minipve.config.nics import Nic
 from minipve.config.values import Config
-from minipve.guests.qemu import accel, agent, cloudinit, command_line, qmp
-from minipve.guests.qemu.accel import Accel
-from minipve.guests.qemu.running import clean, has_agent, locks, reap, running_pid
+from minipve.guests.qemu import channel, cloudinit, command_line, running
+from minipve.guests.qemu.channel import Qmp
+from minipve.guests.qemu.running import Accel, clean, has_agent, locks, reap, running_pid
 from minipve.image import direct_boot
 from minipve.image.direct_boot import Boot
+from minipve.network import guest_ports, links
+from minipve.network.guest_ports import plug_tap, vhost_works
 from minipve.network.links import Log
-from minipve.network.taps import plug, vhost_works
 from minipve.storage.directory import Storage
+
+# Start, stop, shut down, reset and pause a machine. Its QEMU outlives the endpoint.
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 10.0
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
@@ -58,16 +62,16 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
         reap(vmid, paths)
         for directory in (paths.run, paths.log):
             directory.mkdir(parents=True, exist_ok=True)
-        accelerator = accel.Accel("tcg", "kvm: 0") if config.get("kvm") == "0" else accel.probe(paths)
+        accelerator = running.Accel("tcg", "kvm: 0") if config.get("kvm") == "0" else running.probe(paths)
         try:
             _seed(vmid, config, paths, log)
             _check(config)
             for index, nic in nics.of_config(config).items():
-                plug(vmid, index, nic, log)
+                plug_tap(vmid, index, nic, log)
             _launch(vmid, qemu_argv(vmid, config, paths, accelerator), paths, log)
             for index, nic in nics.of_config(config).items():
                 if nic.link_down:
-                    qmp.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
+                    channel.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
             log(
                 f"accelerator: {accelerator.name} ({accelerator.reason})"
             )  # last: clients show the first line
@@ -92,7 +96,7 @@ def _seed(vmid: int, config: Config, paths: Paths, log: Log) -> None:
 
 def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
     """Start QEMU and wait until its monitor answers; log what it prints until then."""
-    monitor = qmp.Qmp(vmid, paths)
+    monitor = channel.Qmp(vmid, paths)
     try:
         lines = _spawn(words, paths.run, monitor.answers, START_TIMEOUT_S)
     except _EndedError as error:
@@ -141,8 +145,8 @@ def stop(vmid: int, paths: Paths) -> None:
 
 def ask_to_power_off(vmid: int, paths: Paths) -> None:
     """Ask the guest to shut down, through its agent or else by the power button. Does not wait."""
-    if not (has_agent(vmid, paths) and agent.shut_down(vmid, paths)):
-        qmp.Qmp(vmid, paths).execute("system_powerdown")
+    if not (has_agent(vmid, paths) and channel.shut_down(vmid, paths)):
+        channel.Qmp(vmid, paths).execute("system_powerdown")
 
 
 def reset(vmid: int, paths: Paths) -> None:
@@ -162,7 +166,7 @@ def resume(vmid: int, paths: Paths) -> None:
 def _command(vmid: int, paths: Paths, command: str) -> None:
     if running_pid(vmid, paths) is None:
         raise MachineError(f"VM {vmid} not running")
-    qmp.Qmp(vmid, paths).execute(command)
+    channel.Qmp(vmid, paths).execute(command)
 
 
 # The seccomp sandbox limits what a guest can do after it has broken out of QEMU, which runs as the user of
@@ -262,3 +266,87 @@ def _forked(words: list[str], folder: Path) -> Iterator[int]:
 
 def _output_lines(output: bytes) -> list[str]:
     return output.decode(errors="replace").splitlines()
+
+
+# Change a NIC of a running machine, as Proxmox VE does.
+#
+# Rate cap, link state and bridge change in place. A change of model, MAC address, queues or MTU unplugs the
+# old NIC and plugs in a new one.
+
+UNPLUG_TIMEOUT_S = 6.0
+
+
+def change_nic(
+    vmid: int, index: int, old: str | None, new: str | None, paths: Paths, log: Log = lambda _line: None
+) -> None:
+    """Change ``net<index>`` of a running machine from one configuration string to another; None: no NIC."""
+    if running.running_pid(vmid, paths) is None:
+        raise MachineError(f"VM {vmid} not running")
+    before, after = (None if text is None else nics.parse(text) for text in (old, new))
+    if before is not None and after is not None and not nics.needs_new_device(before, after):
+        _adjust(vmid, index, before, after, paths, log)
+        return
+    if before is not None:
+        _unplug(vmid, index, paths)
+    if after is not None:
+        _plug(vmid, index, after, paths, log)
+
+
+def _adjust(vmid: int, index: int, old: Nic, new: Nic, paths: Paths, log: Log) -> None:
+    """Change a NIC in place. While it moves to another bridge, its link is down for the guest."""
+    tap, monitor = nics.tap_name(vmid, index), Qmp(vmid, paths)
+    if new.bridge is not None and new.connection != old.connection:
+        if not links.exists(new.bridge):
+            raise MachineError(f"interface {new.bridge} does not exist")
+        if problem := guest_ports.vlan_problem(new.bridge, new.tag, new.trunks):
+            raise MachineError(problem)
+        monitor.execute("set_link", {"name": f"net{index}", "up": False})
+        links.plug_tap(tap, new.bridge)
+        guest_ports.apply_vlans(tap, new.bridge, new.tag, new.trunks)
+    if new.bridge is not None and new.rate_mib != old.rate_mib:
+        guest_ports.apply_rate(tap, index, new, log)
+    if (new.link_down, new.connection) != (old.link_down, old.connection):
+        monitor.execute("set_link", {"name": f"net{index}", "up": not new.link_down})
+
+
+def _unplug(vmid: int, index: int, paths: Paths) -> None:
+    name, monitor = f"net{index}", Qmp(vmid, paths)
+    monitor.execute("device_del", {"id": name})
+    deadline = time.monotonic() + UNPLUG_TIMEOUT_S
+    while name in _plugged(monitor):
+        if time.monotonic() > deadline:
+            raise MachineError(f"error on hot-unplugging device '{name}' - still busy in guest?")
+        time.sleep(0.1)
+    monitor.execute("netdev_del", {"id": name})
+    links.unplug([nics.tap_name(vmid, index)])
+
+
+def _plugged(monitor: Qmp) -> set[str]:
+    rows = monitor.execute("qom-list", {"path": "/machine/peripheral"})
+    return {channel.member(row, "name", str) for row in (rows if isinstance(rows, list) else [])}
+
+
+def _plug(vmid: int, index: int, nic: Nic, paths: Paths, log: Log) -> None:
+    monitor = Qmp(vmid, paths)
+    guest_ports.plug_tap(vmid, index, nic, log)
+    try:
+        host = command_line.netdev_options(vmid, index, nic, {}, guest_ports.vhost_works())
+        monitor.execute("netdev_add", _typed(host))
+        try:
+            monitor.execute("device_add", command_line.device_options(index, nic))
+        except MachineError:
+            monitor.execute("netdev_del", {"id": f"net{index}"})
+            raise
+    except MachineError:
+        links.unplug([nics.tap_name(vmid, index)])
+        raise
+    if nic.link_down:
+        monitor.execute("set_link", {"name": f"net{index}", "up": False})
+
+
+def _typed(options: dict[str, str]) -> dict[str, object]:
+    """Convert values to the types that ``netdev_add`` requires."""
+    booleans = {"on": True, "off": False}
+    return {
+        key: booleans.get(value, int(value) if value.isdigit() else value) for key, value in options.items()
+    }

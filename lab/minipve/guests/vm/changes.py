@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from minipve.base.errors import ApiError
-from minipve.base.process import MachineError
-from minipve.config import drives, nics, volume_ids
+from minipve.base.errors import ApiError, MachineError
+from minipve.config import drives, nics
 from minipve.config.rules.formats import split_list
 from minipve.config.store import GuestConfig
 from minipve.guests.vm import machines, volumes
@@ -168,9 +167,10 @@ def uses(config: GuestConfig, volid: str) -> bool:
     options = [*config.options.items(), *config.pending.items()]
     files = [drives.parse(k, v)["file"] for k, v in options if drives.is_slot(k) or k.startswith("unused")]
     used = {
-        (volume.vmid, volume.name) for volume in (volume_ids.parse(file) for file in files if ":" in file)
+        (volume.vmid, volume.name)
+        for volume in (drives.parse_volume_id(file) for file in files if ":" in file)
     }
-    volume = volume_ids.parse(volid)
+    volume = drives.parse_volume_id(volid)
     return (volume.vmid, volume.name) in used
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from minipve.access import rights
-from minipve.access.permit import Permit
+from minipve.access import permissions
+from minipve.access.permissions import Permit
 from minipve.base.errors import FAILURES, ApiError, error_prefix
-from minipve.config import drives, nics, volume_ids
-from minipve.config.rules.kinds import QEMU
+from minipve.config import drives, nics
+from minipve.config.rules.schema import QEMU
 from minipve.config.store import SHORT_LOCK_WAIT_S, GuestConfig
 from minipve.guests import shared
 from minipve.guests.vm import changes, machines, options, snapshots, volumes
@@ -92,7 +92,7 @@ def clone(node: Node, task: Task, request: CloneRequest) -> None:
 
 
 def _is_base(drive: drives.Drive) -> bool:
-    return not drives.is_cdrom(drive) and volume_ids.parse(drive["file"]).is_base
+    return not drives.is_cdrom(drive) and drives.parse_volume_id(drive["file"]).is_base
 
 
 def _copied_options(original: Mapping[str, str], request: CloneRequest) -> dict[str, str]:
@@ -111,7 +111,7 @@ def make_template(node: Node, task: Task, vmid: int) -> None:
     with node.vms.changing(vmid) as config:
         config.check_lock()
         for slot, drive in drives.of(dict(config.options)):
-            if not drives.is_cdrom(drive) and not volume_ids.parse(drive["file"]).is_base:
+            if not drives.is_cdrom(drive) and not drives.parse_volume_id(drive["file"]).is_base:
                 config.options[slot] = volumes.to_base(node, slot, drive)
                 node.vms.save(vmid, config)
                 task.log(f"converted {drive['file']} to {drives.parse(slot, config.options[slot])['file']}")
@@ -130,10 +130,10 @@ def resize(
         drive = drives.parse(slot, config.options[slot])
         if drives.is_cdrom(drive):
             raise ApiError("you can't resize a cdrom")
-        permit.need_right(rights.DISK_SPACE, storage=volume_ids.STORAGE)
+        permit.need_right(permissions.DISK_SPACE, storage=drives.STORAGE)
         file = node.storage.existing(drive["file"])
         old_bytes = (directory.image_facts(file) or {"virtual-size": 0})["virtual-size"]
-        new_bytes = volume_ids.size_bytes(size.lstrip("+")) + (old_bytes if size.startswith("+") else 0)
+        new_bytes = drives.size_bytes(size.lstrip("+")) + (old_bytes if size.startswith("+") else 0)
         new_bytes = (new_bytes + 511) // 512 * 512
         if new_bytes < old_bytes:
             raise ApiError("shrinking disks is not supported")
@@ -142,7 +142,7 @@ def resize(
         else:
             qemu_img.resize(file, new_bytes)
         task.log("Image resized.")
-        config.options[slot] = drives.text(slot, drive | {"size": volume_ids.size_text(new_bytes)})
+        config.options[slot] = drives.text(slot, drive | {"size": drives.size_text(new_bytes)})
 
 
 def start(node: Node, task: Task, vmid: int, skiplock: bool = False) -> None:
@@ -182,7 +182,7 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
             files = {node.storage.path(volid) for volid in owned}
             owned += [v for v in node.storage.of_vm(vmid) if node.storage.path(v) not in files]
         for volid in owned:
-            if volume_ids.parse(volid).is_base and node.storage.users_of(volid):
+            if drives.parse_volume_id(volid).is_base and node.storage.users_of(volid):
                 raise ApiError(f"base volume '{volid}' is still in use by linked cloned")
         for volid in owned:
             node.storage.remove(volid)

@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any
 
 from minipve.base import process
-from minipve.base.process import MachineError
-from minipve.guests.qemu import agent as guest_agent
-from minipve.guests.qemu import hotplug, power, qmp, running
+from minipve.base.errors import MachineError
+from minipve.guests.qemu import channel, power, running
+from minipve.guests.qemu import channel as guest_agent
 from minipve.guests.qemu.running import MachineState
 from minipve.node.node import Node
 from minipve.node.tasks import Task
@@ -78,12 +78,12 @@ def resume(node: Node, vmid: int) -> None:
 
 def change_nic(node: Node, vmid: int, index: int, old: str | None, new: str | None) -> None:
     """Change a NIC of a running VM. None as ``old`` adds one, None as ``new`` removes it."""
-    hotplug.change_nic(vmid, index, old, new, node.paths)
+    power.change_nic(vmid, index, old, new, node.paths)
 
 
 def resize_block(node: Node, vmid: int, slot: str, size_bytes: int) -> None:
     """Grow a disk of a running VM."""
-    qmp.Qmp(vmid, node.paths).execute("block_resize", {"device": f"drive-{slot}", "size": size_bytes})
+    channel.Qmp(vmid, node.paths).execute("block_resize", {"device": f"drive-{slot}", "size": size_bytes})
 
 
 def snapshot(node: Node, vmid: int, name: str, slots: list[str]) -> None:
@@ -91,13 +91,13 @@ def snapshot(node: Node, vmid: int, name: str, slots: list[str]) -> None:
     kind = "blockdev-snapshot-internal-sync"
     actions = [{"type": kind, "data": {"device": f"drive-{slot}", "name": name}} for slot in slots]
     if actions:
-        qmp.Qmp(vmid, node.paths).execute("transaction", {"actions": actions}, timeout_s=60)
+        channel.Qmp(vmid, node.paths).execute("transaction", {"actions": actions}, timeout_s=60)
 
 
 def delete_snapshot(node: Node, vmid: int, name: str, slot: str) -> None:
     """Delete a snapshot of one drive of a running VM."""
     command, arguments = "blockdev-snapshot-delete-internal-sync", {"device": f"drive-{slot}", "name": name}
-    qmp.Qmp(vmid, node.paths).execute(command, arguments, timeout_s=60)
+    channel.Qmp(vmid, node.paths).execute(command, arguments, timeout_s=60)
 
 
 def agent(node: Node, vmid: int, command: str, arguments: dict[str, Any], timeout_s: float) -> Any:
@@ -109,7 +109,7 @@ def monitor(node: Node, vmid: int, command: str) -> str:
     """Run a command of QEMU's human monitor and return its output."""
     if not running_pid(node, vmid):
         raise MachineError(f"VM {vmid} not running")
-    return str(qmp.Qmp(vmid, node.paths).execute("human-monitor-command", {"command-line": command}))
+    return str(channel.Qmp(vmid, node.paths).execute("human-monitor-command", {"command-line": command}))
 
 
 def remove_seed(node: Node, vmid: int) -> None:

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 from minipve.base.errors import FAILURES, ApiError, text_of
-from minipve.config import drives, volume_ids
+from minipve.config import drives
 from minipve.config.store import GuestConfig
 from minipve.guests.vm import machines
 from minipve.node.node import Node
@@ -97,11 +97,11 @@ def _volumes(node: Node, target: Node, task: Task, vmid: int, config: GuestConfi
         drive["file"] for section in sections for _, drive in drives.of(section) if drives.is_cdrom(drive)
     )
     for volid in dict.fromkeys(cdroms):
-        if ":" in volid and volume_ids.parse(volid).vmid is None:
+        if ":" in volid and drives.parse_volume_id(volid).vmid is None:
             reasons.append(f"can't migrate local disk '{volid}': local cdrom image")
     for volid in dict.fromkeys(volid for section in sections for _, volid in drives.volumes(section, vmid)):
         task.log(f"found local disk '{volid}' (attached)")
-        if base := volume_ids.parse(volid).base:
+        if base := drives.parse_volume_id(volid).base:
             reasons.append(f"can't migrate local disk '{volid}': clone of '{base}'")
         if node.storage.users_of(volid):
             reasons.append(f"can't migrate local disk '{volid}': base of linked clones")

@@ -9,14 +9,14 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from minipve.access import rights
-from minipve.access.permit import Permit
+from minipve.access import permissions
+from minipve.access.permissions import Permit
 from minipve.base import process
 from minipve.base.errors import ApiError, parameter_error
 from minipve.config import drives, nics
+from minipve.config.drives import parse_volume_id as parse_volume
 from minipve.config.rules import schema
 from minipve.config.store import check_line
-from minipve.config.volume_ids import parse as parse_volume
 from minipve.guests import shared
 from minipve.guests.qemu import cloudinit
 from minipve.storage.directory import Storage
@@ -59,7 +59,7 @@ def check(permit: Permit, vmid: int, pool: str | None, names: Iterable[str]) -> 
         else:
             raise ApiError(f"only root can set '{name}' config")
         if name == "startup":
-            permit.need_right(rights.START_ORDER)
+            permit.need_right(permissions.START_ORDER)
 
 
 def _privileges(name: str) -> list[str] | None:
@@ -177,7 +177,7 @@ def _check_devices(permit: Permit, vmid: int, pool: str | None, options: Mapping
             permit.need_vm(vmid, pool, ["VM.Config.Disk"])
         mapping = device.get("host" if kind == "virtiofs" else "mapping")
         if kind in _MAPPINGS and mapping:
-            permit.need_right(rights.MAPPING, kind=_MAPPINGS[kind], name=mapping)
+            permit.need_right(permissions.MAPPING, kind=_MAPPINGS[kind], name=mapping)
 
 
 def _device_parts(text: str) -> dict[str, str]:

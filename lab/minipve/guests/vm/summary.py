@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from minipve.base import host
-from minipve.config import drives, values, volume_ids
+from minipve.config import drives, values
 from minipve.config.store import GuestConfig
 from minipve.guests.qemu.running import MachineState
 from minipve.guests.vm import machines
@@ -75,9 +75,9 @@ def storage_resource(node: Node) -> dict[str, Any]:
     """Return the storage as the lists of the cluster's resources and of a pool's members show it."""
     usage = node.storage.usage() if node.is_up else {"used": 0, "total": 0}
     return {
-        "id": f"storage/{node.name}/{volume_ids.STORAGE}",
+        "id": f"storage/{node.name}/{drives.STORAGE}",
         "type": "storage",
-        "storage": volume_ids.STORAGE,
+        "storage": drives.STORAGE,
         "node": node.name,
         "plugintype": "dir",
         "status": "available" if node.is_up else "unknown",
@@ -114,7 +114,7 @@ def storage_row(node: Node) -> dict[str, Any]:
     """Return the storage as ``GET /nodes/{node}/storage`` shows it."""
     usage = node.storage.usage()
     return {
-        "storage": volume_ids.STORAGE,
+        "storage": drives.STORAGE,
         "type": "dir",
         "content": directory.CONTENT,
         "active": 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minipve.base.errors import ApiError
-from minipve.config import drives, volume_ids
+from minipve.config import drives
 from minipve.node.node import Node
 from minipve.node.tasks import Task
 from minipve.storage import directory, qemu_img, untrusted
@@ -19,7 +19,7 @@ def create(node: Node, task: Task, vmid: int, slot: str, drive: drives.Drive) ->
     request = drives.new_volume(drive)
     if not request:
         return _with_size(node, slot, drive)
-    volume_ids.check_exists(request["store"])
+    drives.check_exists(request["store"])
     stored = {key: value for key, value in drive.items() if key not in ("format", "import-from", "size")}
     if request["cloudinit"]:
         volid = _create_empty(node, task, vmid, _CLOUDINIT_BYTES, f"vm-{vmid}-cloudinit")
@@ -28,7 +28,7 @@ def create(node: Node, task: Task, vmid: int, slot: str, drive: drives.Drive) ->
         stored |= _import(node, task, vmid, source)
     else:
         size = int(float(request["gib"]) * 2**30)
-        stored |= {"file": _create_empty(node, task, vmid, size), "size": volume_ids.size_text(size)}
+        stored |= {"file": _create_empty(node, task, vmid, size), "size": drives.size_text(size)}
     text = drives.text(slot, stored)
     task.log(f"{slot}: successfully created disk '{text}'")
     return text
@@ -39,7 +39,7 @@ def _with_size(node: Node, slot: str, drive: drives.Drive) -> str:
     if drive["file"] in ("none", "cdrom"):
         return drives.text(slot, drive)
     facts = directory.image_facts(node.storage.existing(drive["file"]))
-    size = {"size": volume_ids.size_text(facts["virtual-size"])} if facts else {}
+    size = {"size": drives.size_text(facts["virtual-size"])} if facts else {}
     return drives.text(slot, drive | size)
 
 
@@ -50,7 +50,7 @@ def _formatting_line(node: Node, volid: str, size: int) -> str:
 def _create_empty(node: Node, task: Task, vmid: int, size: int, name: str | None = None) -> str:
     volid = node.storage.free_name(vmid, name=name)
     task.log(_formatting_line(node, volid, size))
-    qemu_img.create(node.storage.path(volid), volume_ids.checked_size(size))
+    qemu_img.create(node.storage.path(volid), drives.checked_size(size))
     return volid
 
 
@@ -59,8 +59,8 @@ def _import(node: Node, task: Task, vmid: int, source: str) -> drives.Drive:
     file = node.storage.path(source)
     if not file.exists():
         raise ApiError(f"failed to stat '{file}'")
-    if volume_ids.parse(source).content == "import":
-        size = untrusted.check(file, volume_ids.parse(source).format)
+    if drives.parse_volume_id(source).content == "import":
+        size = untrusted.check(file, drives.parse_volume_id(source).format)
     else:
         size = (directory.image_facts(file) or {"virtual-size": 0})["virtual-size"]
     task.log(f"create full clone of drive ({source})")
@@ -72,7 +72,7 @@ def _import(node: Node, task: Task, vmid: int, source: str) -> drives.Drive:
         node.storage.remove(volid)
         raise
     task.log("transferred 100.00%")
-    return {"file": volid, "size": volume_ids.size_text(size)}
+    return {"file": volid, "size": drives.size_text(size)}
 
 
 def clone(
@@ -91,7 +91,7 @@ def clone(
     source = drive["file"]
     if drives.is_cloudinit(drive):
         volid = _create_empty(node, task, newid, _CLOUDINIT_BYTES, f"vm-{newid}-cloudinit")
-        return drives.text(slot, drive | {"file": volid, "size": volume_ids.size_text(_CLOUDINIT_BYTES)})
+        return drives.text(slot, drive | {"file": volid, "size": drives.size_text(_CLOUDINIT_BYTES)})
     if drives.is_cdrom(drive):
         return drives.text(slot, drive)
     kind = "full" if full else "linked"
@@ -104,7 +104,7 @@ def clone(
     else:
         qemu_img.linked_clone(base, target)
         rest = volid.partition(":")[2]
-        volid = f"{volume_ids.STORAGE}:{base.parent.name}/{base.name}/{rest}"
+        volid = f"{drives.STORAGE}:{base.parent.name}/{base.name}/{rest}"
     return drives.text(slot, drive | {"file": volid})
 
 
@@ -112,7 +112,7 @@ def to_base(node: Node, slot: str, drive: drives.Drive) -> str:
     """Convert a template's disk to a read-only base image and return its option. CD-ROM drives stay."""
     if drives.is_cdrom(drive):
         return drives.text(slot, drive)
-    old = volume_ids.parse(drive["file"])
-    volid = f"{volume_ids.STORAGE}:{old.vmid}/{old.name.replace('vm-', 'base-', 1)}"
+    old = drives.parse_volume_id(drive["file"])
+    volid = f"{drives.STORAGE}:{old.vmid}/{old.name.replace('vm-', 'base-', 1)}"
     qemu_img.make_base(node.storage.path(old.volid), node.storage.path(volid))
     return drives.text(slot, drive | {"file": volid})

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, strategies
 from minipve.access import tickets
 from minipve.access.accounts import Access, acl_path, grant, normalise_path, revoke
-from minipve.access.permit import Permit
+from minipve.access.permissions import Permit
 from minipve.access.tickets import Tickets, hash_secret, same_secret, token_digest
-from minipve.api.access.access import update_acl
+from minipve.api.access import update_acl
 from minipve.base.errors import ApiError, UnauthorizedError
 from minipve.config.rules.privileges import BUILTIN_ROLES, PRIVILEGES
 from minipve.node.call import Call

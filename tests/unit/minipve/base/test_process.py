@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from minipve.base import process
-from minipve.base.process import MachineError
-from minipve.base.user_error import UserError
+from minipve.base.errors import MachineError, UserError
 
 
 def test_missing_program_is_an_error_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

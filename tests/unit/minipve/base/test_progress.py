@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from minipve.base.progress import Steps, terminal
+from minipve.base.process import Steps, terminal
 
 
 def test_progress_over_several_steps() -> None:

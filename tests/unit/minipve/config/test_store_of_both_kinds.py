@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from minipve.base.errors import ApiError
-from minipve.config.rules.kinds import LXC
+from minipve.config.rules.schema import LXC
 from minipve.config.store import GuestStore
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from minipve.base.errors import ApiError
-from minipve.config import volume_ids
+from minipve.config import drives
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from minipve.config import volume_ids
     ],
 )
 def test_volume_id_is_parsed(volid: str, content: str, vmid: int | None, base: str | None) -> None:
-    volume = volume_ids.parse(volid)
+    volume = drives.parse_volume_id(volid)
     assert (volume.content, volume.vmid, volume.base) == (content, vmid, base)
 
 
@@ -40,17 +40,17 @@ def test_volume_id_is_parsed(volid: str, content: str, vmid: int | None, base: s
 )
 def test_invalid_volume_id_is_refused(volid: str) -> None:
     with pytest.raises(ApiError):
-        volume_ids.parse(volid)
+        drives.parse_volume_id(volid)
 
 
 @pytest.mark.parametrize(("text", "size"), [("96M", 96 * 2**20), ("1G", 2**30), ("1.5K", 1536), ("7", 7)])
 def test_size_is_parsed(text: str, size: int) -> None:
-    assert volume_ids.size_bytes(text) == size
+    assert drives.size_bytes(text) == size
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(100663296, "96M"), (2**30, "1G"), (1536 * 2**20, "1536M"), (1000, "1000")]
 )
 def test_size_is_formatted(size: int, text: str) -> None:
-    assert volume_ids.size_text(size) == text
-    assert volume_ids.size_bytes(text) == size
+    assert drives.size_text(size) == text
+    assert drives.size_bytes(text) == size

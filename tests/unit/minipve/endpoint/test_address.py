@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 import pytest
-from minipve.base.user_error import UserError
-from minipve.endpoint.address import Address, local_host, url
+from minipve.base.errors import UserError
+from minipve.endpoint.setup import Address, local_host, url
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1"])

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from minipve.base import process
+from minipve.base.errors import UserError
 from minipve.base.paths import Paths
-from minipve.base.user_error import UserError
 from minipve.endpoint import check
 from minipve.endpoint.cli import minipve
-from minipve.guests.lxc import support, user_ids
+from minipve.guests.lxc import limits
 from minipve.network import namespace
 
 HOW_TO = (Path(__file__).parents[4] / "docs/how-to/minipve.md").read_text()
@@ -78,7 +78,7 @@ def test_only_the_needs_of_the_requested_guests_are_checked(
     paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without(monkeypatch, "qemu-system-x86_64", "xorriso")
-    monkeypatch.setattr(support, "problem", lambda: "")
+    monkeypatch.setattr(limits, "problem", lambda: "")
     assert check.check(paths, ["container"]).usable
     report = check.check(paths, ["vm"])
     assert (report.usable, report.packages) == (False, ["qemu-system-x86", "xorriso"])
@@ -90,7 +90,7 @@ def test_containers_without_root_are_missing_and_not_ok(
 ) -> None:
     without(monkeypatch)
     monkeypatch.setattr(os, "geteuid", lambda: 65534)
-    monkeypatch.setattr(user_ids, "read", lambda file: [])
+    monkeypatch.setattr(limits, "read", lambda file: [])
     report = check.check(paths, ["container"])
     assert [line for line in report.lines if not line.startswith("ok")] == [
         "missing  containers need root: use sudo, or virtual machines",
@@ -104,13 +104,13 @@ def test_user_without_ids_cannot_build_the_image(paths: Paths, monkeypatch: pyte
     without(monkeypatch)
     monkeypatch.setattr(check, "_add_accelerator", lambda *_: None)
     monkeypatch.setattr(os, "geteuid", lambda: 65534)
-    monkeypatch.setattr(user_ids, "read", lambda file: [("other", 100_000, 65_536)])
+    monkeypatch.setattr(limits, "read", lambda file: [("other", 100_000, 65_536)])
     [missing] = [line for line in check.check(paths, ["vm"]).lines if line.startswith("missing")]
     assert missing.splitlines()[1] == (
         "  sudo usermod --add-subuids 165536-231071 --add-subgids 165536-231071 nobody"
     )
     assert check.check(paths).usable, "an image may exist elsewhere"
-    monkeypatch.setattr(user_ids, "read", lambda file: [("nobody", 100_000, 65_536)])
+    monkeypatch.setattr(limits, "read", lambda file: [("nobody", 100_000, 65_536)])
     assert check.check(paths, ["vm"]).usable
 
 

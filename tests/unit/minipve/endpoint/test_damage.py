@@ -13,13 +13,12 @@ from minipve.access.accounts import Access
 from minipve.access.tickets import Tickets
 from minipve.base import process
 from minipve.base.atomic import UNFINISHED, sweep, write_atomic
-from minipve.base.errors import ApiError
+from minipve.base.errors import ApiError, UserError
 from minipve.base.paths import Paths
-from minipve.base.user_error import UserError
 from minipve.config.store import GuestConfig, GuestStore
 from minipve.endpoint import control
 from minipve.guests import power
-from minipve.guests.qemu import accel, running
+from minipve.guests.qemu import running
 from minipve.network import interfaces
 from minipve.node.tasks import Tasks
 
@@ -182,7 +181,7 @@ def test_damaged_endpoint_json_is_empty(tmp_path: Path) -> None:
         paths.endpoint_file.write_bytes(text)
         assert control.facts(paths) == {}
     (tmp_path / "accel.json").write_bytes(GARBAGE)
-    assert accel._cached(tmp_path / "accel.json") == {}
+    assert running._cached(tmp_path / "accel.json") == {}
 
 
 def test_unfinished_files_are_swept(tmp_path: Path) -> None:

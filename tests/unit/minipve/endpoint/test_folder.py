@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from minipve.base import process
+from minipve.base.errors import MachineError, UserError
 from minipve.base.paths import Paths
-from minipve.base.user_error import UserError
-from minipve.endpoint import state_folder
+from minipve.endpoint import setup
 from minipve.endpoint.cli import minipve
 
 
@@ -26,8 +26,8 @@ def purge(monkeypatch: pytest.MonkeyPatch, state: Path) -> tuple[int, str]:
 
 
 def test_new_folder_is_private_and_marked(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    state_folder.claim(paths)
-    state_folder.claim(paths)
+    setup.claim(paths)
+    setup.claim(paths)
     assert paths.state.stat().st_mode & 0o777 == 0o700
     (paths.state / "storage").mkdir()
     assert purge(monkeypatch, paths.state) == (0, "stopped\n")
@@ -38,7 +38,7 @@ def test_foreign_folder_is_neither_used_nor_removed(paths: Paths, monkeypatch: p
     paths.state.mkdir()
     (paths.state / "thesis.txt").write_text("three years")
     with pytest.raises(UserError, match="is not empty and was not created by minipve") as refused:
-        state_folder.claim(paths)
+        setup.claim(paths)
     assert "MINIPVE_STATE" in str(refused.value.hint)
     code, said = purge(monkeypatch, paths.state)
     assert (code, "did not create" in said, "nothing was removed" in said) == (1, True, True)
@@ -48,7 +48,7 @@ def test_foreign_folder_is_neither_used_nor_removed(paths: Paths, monkeypatch: p
 def test_target_of_a_link_is_not_removed(
     paths: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    state_folder.claim(paths)
+    setup.claim(paths)
     (tmp_path / "link").symlink_to(paths.state)
     code, said = purge(monkeypatch, tmp_path / "link")
     assert (code, f"rm -r {paths.state}" in said) == (1, True)
@@ -59,9 +59,9 @@ def test_failed_removal_is_reported(paths: Paths, monkeypatch: pytest.MonkeyPatc
     """As on a read-only file system."""
 
     def refuse(path: Path) -> None:
-        raise process.MachineError(f"rm: cannot remove '{path}/storage': Read-only file system")
+        raise MachineError(f"rm: cannot remove '{path}/storage': Read-only file system")
 
-    state_folder.claim(paths)
+    setup.claim(paths)
     monkeypatch.setattr(process, "remove_tree", refuse)
     code, said = purge(monkeypatch, paths.state)
     assert (code, said.count("\n")) == (1, 2)

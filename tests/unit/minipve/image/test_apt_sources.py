@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from minipve.image import apt_sources
+from minipve.image import debian
 
 DEB822 = """\
 Types: deb
@@ -28,9 +28,9 @@ Components: main
 
 def test_deb822_sources_become_one_line_sources() -> None:
     key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
-    lines = apt_sources.one_line_style(DEB822)
+    lines = debian.one_line_style(DEB822)
     assert lines[0] == f"deb {key} http://mirror.example/debian bookworm main"
-    assert [line for line in lines if apt_sources.is_debian(line, "bookworm")] == [
+    assert [line for line in lines if debian.is_debian(line, "bookworm")] == [
         f"deb {key} http://mirror.example/debian {suite} main" for suite in ("bookworm", "bookworm-updates")
     ]
 
@@ -49,10 +49,10 @@ def test_deb822_sources_become_one_line_sources() -> None:
     ],
 )
 def test_only_debians_main_archive_is_used(line: str, expected: bool) -> None:
-    assert apt_sources.is_debian(line, "bookworm") is expected
+    assert debian.is_debian(line, "bookworm") is expected
 
 
 def test_proxy_and_date_options_are_selected() -> None:
     selected = ['Acquire::http::Proxy "http://p:3128"', 'Acquire::Check-Date "false"']
     dump = ['Acquire ""', selected[0], 'Acquire::Languages ""', selected[1]]
-    assert apt_sources.parse_options("".join(f"{line};\n" for line in dump)) == selected
+    assert debian.parse_options("".join(f"{line};\n" for line in dump)) == selected

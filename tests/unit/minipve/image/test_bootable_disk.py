@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from minipve.base import process
-from minipve.base.process import MachineError
-from minipve.image import bootable_disk
+from minipve.base.errors import MachineError
+from minipve.image import outputs
 
 needs_mke2fs = pytest.mark.skipif(
     shutil.which("mke2fs", path="/usr/sbin:/sbin:/usr/bin") is None, reason="mke2fs and debugfs are needed"
@@ -40,13 +40,13 @@ def loaded(disk: bytes) -> Iterator[tuple[int, bytes]]:
 @needs_mke2fs
 @pytest.mark.skipif(os.geteuid() != 0, reason="for an ordinary user the root file system is a tar file")
 def test_boot_sector_loads_the_whole_boot_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootable_disk, "SIZE_GIB", 1)
+    monkeypatch.setattr(outputs, "SIZE_GIB", 1)
     grub, raw = tmp_path / "tree/boot/grub", tmp_path / "disk.raw"
     grub.mkdir(parents=True)
     code, core = os.urandom(512), core_image(45_001)
     (grub / "boot.img").write_bytes(code)
     (grub / "core.img").write_bytes(core)
-    bootable_disk.write(tmp_path / "tree", raw)
+    outputs.write_disk(tmp_path / "tree", raw)
     with raw.open("rb") as stream:
         disk = stream.read(2**26)
     assert (disk[:0x5C], disk[0x64:440]) == (code[:0x5C], code[0x64:440])
@@ -60,7 +60,7 @@ def test_boot_sector_loads_the_whole_boot_loader(tmp_path: Path, monkeypatch: py
 def test_fragmented_core_is_loaded_contiguously() -> None:
     first = core_image(512)
     rest = [*range(101, 108), *range(4000, 4040), 9]
-    disk = bytearray(bootable_disk.boot_sector(bytes(512), 1) + bootable_disk.with_block_list(first, rest))
+    disk = bytearray(outputs.boot_sector(bytes(512), 1) + outputs.with_block_list(first, rest))
     segments = [(segment, len(part)) for segment, part in loaded(bytes(disk).ljust(5000 * 512, b"\1"))]
     assert segments == [(0x800, 512), (0x820, 7 * 512), (0x820 + 7 * 32, 40 * 512), (0x820 + 47 * 32, 512)]
 
@@ -68,7 +68,7 @@ def test_fragmented_core_is_loaded_contiguously() -> None:
 @pytest.mark.parametrize("fragments", [21, 50])
 def test_too_fragmented_core_is_refused(fragments: int) -> None:
     with pytest.raises(MachineError, match="too fragmented"):
-        bootable_disk.with_block_list(core_image(512), list(range(0, 2 * fragments, 2)))
+        outputs.with_block_list(core_image(512), list(range(0, 2 * fragments, 2)))
 
 
 @needs_mke2fs
@@ -76,4 +76,4 @@ def test_file_system_without_boot_loader_is_an_error(tmp_path: Path) -> None:
     raw = tmp_path / "disk.raw"
     process.run(["mke2fs", "-q", "-t", "ext4", raw, "8M"])
     with pytest.raises(MachineError, match=r"no /boot/grub/boot\.img in the file system of disk\.raw"):
-        bootable_disk.install_boot_loader(raw)
+        outputs.install_boot_loader(raw)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minipve.base.progress import silent
-from minipve.base.user_error import UserError
+from minipve.base.errors import UserError
+from minipve.base.process import silent
 from minipve.image import build_tools
 
 

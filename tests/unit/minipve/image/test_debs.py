@@ -13,7 +13,7 @@ def test_packages_are_resolved_as_on_the_guest_and_cached_by_its_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MINIPVE_CACHE", str(tmp_path))
-    monkeypatch.setattr(debs.apt_sources, "mirrors", lambda suite: [f"deb http://mirror {suite} main"])
+    monkeypatch.setattr(debs.debian, "host_mirrors", lambda suite: [f"deb http://mirror {suite} main"])
     monkeypatch.setattr(debs, "require_tools", lambda *_: None)
     calls: list[list[str]] = []
 

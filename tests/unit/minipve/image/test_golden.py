@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from minipve.base.errors import UserError
 from minipve.base.paths import Paths
-from minipve.base.progress import silent
-from minipve.base.user_error import UserError
-from minipve.image import build_tools, container_template, debian, golden
+from minipve.base.process import silent
+from minipve.image import build_tools, debian, golden, outputs
 from minipve.storage import qemu_img
 
 
@@ -97,7 +97,7 @@ def test_template_lacks_files_that_only_machines_need(tmp_path: Path) -> None:
     for name in ("boot/vmlinuz", "usr/lib/modules/6.1/a.ko", "dev/null", "etc/passwd", "opt/boot/kept"):
         (rootfs / name).parent.mkdir(parents=True, exist_ok=True)
         (rootfs / name).write_text(name)
-    container_template.write(rootfs, tmp_path / "t.tar.zst")
+    outputs.write_template(rootfs, tmp_path / "t.tar.zst")
     members = subprocess.run(
         ["tar", "-tf", tmp_path / "t.tar.zst"], capture_output=True, text=True
     ).stdout.split()

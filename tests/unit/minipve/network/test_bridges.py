@@ -66,7 +66,7 @@ def test_new_bridge_has_a_fixed_mac_and_no_spanning_tree() -> None:
 
 SCRIPT = """
 from pathlib import Path
-from minipve.network import interfaces, bridges, links, rate
+from minipve.network import interfaces, bridges, guest_ports, links
 from minipve.base.paths import Paths
 paths = Paths(Path({state!r}), Path({state!r}))
 paths.interfaces.parent.mkdir(parents=True)
@@ -74,10 +74,10 @@ paths.interfaces.write_text(interfaces.write_interfaces(interfaces.default("10.9
 bridges.reload(paths)
 links.plug_tap("tap100i0", "vmbr0")
 assert links.machine_taps(100) == ["tap100i0"], links.machine_taps(100)
-first = rate.set_rate("tap100i0", 1310720)
+first = guest_ports.set_rate("tap100i0", 1310720)
 assert first in ("police", "shape-ifb"), first
-assert rate.set_rate("tap100i0", 2621440) == first
-assert rate.set_rate("tap100i0", None) == "" and not links.exists("ifb100i0")
+assert guest_ports.set_rate("tap100i0", 2621440) == first
+assert guest_ports.set_rate("tap100i0", None) == "" and not links.exists("ifb100i0")
 links.unplug(links.machine_taps(100))
 assert sorted(links.counters("")) == ["lo", "vmbr0"], links.counters("")
 bridges.reload(paths)

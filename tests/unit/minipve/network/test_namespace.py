@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from minipve.base import process
+from minipve.base.errors import UserError
 from minipve.base.paths import Paths
-from minipve.base.user_error import UserError
 from minipve.network import namespace
 
 from tests.waiting import PATIENCE_S

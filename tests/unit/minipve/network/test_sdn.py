@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minipve.base.user_error import UserError
-from minipve.network import bridges, interfaces, sdn, vnets
+from minipve.base.errors import UserError
+from minipve.network import bridges, interfaces, sdn
 from minipve.network.sdn import Sdn
 
 PEERS = "10.0.0.1,10.0.0.2,10.0.0.3"
@@ -56,7 +56,7 @@ def test_zone_of_a_bridge(running: Sdn) -> None:
 def test_node_has_a_bridge_and_a_tunnel_per_vnet(tmp_path: Path, running: Sdn) -> None:
     main = tmp_path / "interfaces"
     main.write_text(interfaces.write_interfaces(interfaces.default("10.0.0.2/24")))
-    vnets.write(main, running.running, "pve2")
+    sdn.write(main, running.running, "pve2")
     ifaces = interfaces.load(tmp_path / "interfaces.d/sdn")
     assert (ifaces["lab0"].ports, ifaces["lab0"].mtu) == ("vxlan_lab0", "1450")
     assert ifaces["vxlan_lab0"].options_named("vxlan_remoteip") == ["10.0.0.1", "10.0.0.3"]
@@ -72,11 +72,15 @@ def test_zone_of_other_nodes_gives_no_interfaces(running: Sdn) -> None:
 
 
 def test_mtu_of_a_zone_and_no_tunnel_in_a_simple_zone() -> None:
-    assert [sdn.mtu(zone) for zone in (ZONE, ZONE | {"mtu": 1400}, {"type": "simple"})] == [1450, 1400, 1500]
-    assert [iface.name for iface in vnets.stanzas("s0", {}, {"type": "simple"}, "", [])] == ["s0"]
+    assert [sdn.zone_mtu(zone) for zone in (ZONE, ZONE | {"mtu": 1400}, {"type": "simple"})] == [
+        1450,
+        1400,
+        1500,
+    ]
+    assert [iface.name for iface in sdn.stanzas("s0", {}, {"type": "simple"}, "", [])] == ["s0"]
 
 
-CONFIGURED = {iface.name: iface for iface in vnets.stanzas("lab0", VNET, ZONE, "", ["10.0.0.2"])}
+CONFIGURED = {iface.name: iface for iface in sdn.stanzas("lab0", VNET, ZONE, "", ["10.0.0.2"])}
 EXISTING = {"vxlan_lab0": {"master": "lab0", "linkinfo": {"info_data": {"id": 77, "port": 4789}}}}
 
 

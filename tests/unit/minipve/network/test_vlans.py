@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from minipve.network import vlans
+from minipve.network import guest_ports
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,6 @@ from minipve.network import vlans
     ],
 )
 def test_port_gets_its_vlans(tag: int | None, trunks: str, added: list[str]) -> None:
-    first, *rest = (" ".join(command) for command in vlans.commands("tap100i0", tag, trunks))
+    first, *rest = (" ".join(command) for command in guest_ports.commands("tap100i0", tag, trunks))
     assert first == "bridge vlan del dev tap100i0 vid 1-4094"
     assert rest == [f"bridge vlan add dev tap100i0 vid {vids}" for vids in added]

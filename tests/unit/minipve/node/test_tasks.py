@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from minipve.base.errors import ApiError, denied
-from minipve.base.process import MachineError
+from minipve.base.errors import ApiError, MachineError, denied
 from minipve.node.tasks import Task, Tasks, Work, parse_upid
 
 from tests.waiting import PATIENCE_S

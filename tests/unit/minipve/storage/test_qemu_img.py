@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from minipve.base.process import MachineError
+from minipve.base.errors import MachineError
 from minipve.storage import qemu_img
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is needed")

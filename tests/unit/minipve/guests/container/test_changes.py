@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from minipve.config.rules.kinds import LXC
+from minipve.config.rules.schema import LXC
 from minipve.config.store import GuestConfig
-from minipve.guests.container import changes
+from minipve.guests.container import options
 
 
 def test_pending_changes_can_be_reverted() -> None:
     config = GuestConfig({"memory": "512", "hostname": "a"}, {"hostname": "x"}, kind=LXC)
-    changes.stage(config, {"hostname": "b", "memory": "512"}, ["nameserver"], [])
+    options.stage(config, {"hostname": "b", "memory": "512"}, ["nameserver"], [])
     assert (config.pending, config.deleted) == ({"hostname": "b"}, [])
-    changes.stage(config, {}, ["hostname"], [])
+    options.stage(config, {}, ["hostname"], [])
     assert (config.pending, config.deleted) == ({}, ["hostname"])
-    changes.stage(config, {}, [], ["hostname"])
+    options.stage(config, {}, [], ["hostname"])
     assert (config.pending, config.deleted) == ({}, [])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from minipve.base import host
 from minipve.base.paths import Paths
-from minipve.guests.lxc import cgroups
+from minipve.guests.lxc import limits
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def paths(tmp_path: Path) -> Paths:
 def test_limits_in_both_cgroup_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"memory": "256", "swap": "64", "cpulimit": "1.5"}
     monkeypatch.setattr(host, "cpus", lambda: 4)
-    first, second = cgroups.limits(options, 1), cgroups.limits(options, 2)
+    first, second = limits.limits(options, 1), limits.limits(options, 2)
     assert first["memory.limit_in_bytes"] == "268435456"
     assert first["memory.memsw.limit_in_bytes"] == str(320 * 2**20)
     assert (first["cpu.cfs_quota_us"], first["cpu.cfs_period_us"]) == ("30000", "20000")
@@ -44,9 +44,9 @@ def test_cores_limit_the_processor_time(
     options: dict[str, str], quota: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "cpus", lambda: 4)
-    assert cgroups.limits(options, 1)["cpu.cfs_quota_us"] == quota
-    assert cgroups.limits(options, 2)["cpu.max"] == f"{'max' if quota == '-1' else quota} 20000"
+    assert limits.limits(options, 1)["cpu.cfs_quota_us"] == quota
+    assert limits.limits(options, 2)["cpu.max"] == f"{'max' if quota == '-1' else quota} 20000"
 
 
 def test_instances_have_different_folders(paths: Paths, tmp_path: Path) -> None:
-    assert cgroups.folder(paths) != cgroups.folder(Paths(tmp_path / "other", paths.cache))
+    assert limits.folder(paths) != limits.folder(Paths(tmp_path / "other", paths.cache))

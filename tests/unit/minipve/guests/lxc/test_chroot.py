@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from minipve.guests.lxc import chroot
+from minipve.guests.lxc import rootfs
 
 
 def test_imports_are_refused_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chroot._thread, "is_inside", True, raising=False)
+    monkeypatch.setattr(rootfs._thread, "is_inside", True, raising=False)
     with pytest.raises(ImportError, match="cannot be imported inside"):
         importlib.import_module("this_is_nowhere")
     monkeypatch.undo()

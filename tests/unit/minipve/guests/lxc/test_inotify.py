@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minipve.base.process import MachineError
+from minipve.base.errors import MachineError
 from minipve.guests.lxc import power
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from minipve.base.paths import Paths
-from minipve.guests.lxc import chroot, rootfs
+from minipve.guests.lxc import rootfs
 
 
 @pytest.fixture
@@ -27,4 +27,4 @@ def test_sweep_removes_unneeded_folders(paths: Paths) -> None:
 
 def test_missing_files_are_an_error(paths: Paths) -> None:
     with pytest.raises(Exception, match="the files of CT 100 are missing"):
-        chroot.layers(100, paths)
+        rootfs.layers(100, paths)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from minipve.base.paths import Paths
-from minipve.guests.lxc import user_ids
+from minipve.guests.lxc import limits
 
 
 @pytest.fixture
@@ -16,16 +16,16 @@ def paths(tmp_path: Path) -> Paths:
 
 def test_chosen_range_is_not_allocated() -> None:
     other = [("alice", 100_000, 65_536), ("bob", 165_536, 65_536)]
-    assert user_ids.choose([], []) == 100_000
-    assert user_ids.choose(other, []) == 231_072
-    assert user_ids.choose(other, [("carol", 231_072, 65_536)]) == 296_608
+    assert limits.choose([], []) == 100_000
+    assert limits.choose(other, []) == 231_072
+    assert limits.choose(other, [("carol", 231_072, 65_536)]) == 296_608
     root = ("root", 500_000, 65_536)
-    assert user_ids.choose([*other, root], [root]) == 500_000
-    assert user_ids.choose([*other, root], other) != 500_000, "both files must have root's range"
+    assert limits.choose([*other, root], [root]) == 500_000
+    assert limits.choose([*other, root], other) != 500_000, "both files must have root's range"
 
 
 def test_range_of_an_instance_is_stored(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_ids, "choose", lambda *_: 700_000)
-    assert user_ids.first(paths) == 700_000
-    monkeypatch.setattr(user_ids, "choose", lambda *_: 800_000)
-    assert user_ids.first(paths) == 700_000
+    monkeypatch.setattr(limits, "choose", lambda *_: 700_000)
+    assert limits.first(paths) == 700_000
+    monkeypatch.setattr(limits, "choose", lambda *_: 800_000)
+    assert limits.first(paths) == 700_000

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from minipve.base.paths import Paths
-from minipve.guests.qemu import accel
-from minipve.guests.qemu.accel import Accel
+from minipve.guests.qemu import running
+from minipve.guests.qemu.running import Accel
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,14 @@ from minipve.guests.qemu.accel import Accel
     ],
 )
 def test_only_the_expected_panic_proves_kvm(console: str, name: str) -> None:
-    result = accel.judge(console, 1.0)
+    result = running.judge(console, 1.0)
     assert result.name == name and result.reason
 
 
 def test_tcg_without_the_kvm_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accel, "DEVICE", tmp_path / "kvm")
-    monkeypatch.setattr(accel, "_key", lambda: "boot 1")
-    result = accel.probe(Paths(tmp_path, tmp_path))
+    monkeypatch.setattr(running, "DEVICE", tmp_path / "kvm")
+    monkeypatch.setattr(running, "_key", lambda: "boot 1")
+    result = running.probe(Paths(tmp_path, tmp_path))
     assert (result.name, result.reason) == (
         "tcg",
         f"{tmp_path}/kvm cannot be opened: No such file or directory",
@@ -37,20 +37,20 @@ def test_tcg_without_the_kvm_device(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_result_is_cached_until_the_host_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = iter([Accel("kvm", "first"), Accel("tcg", "second")])
-    monkeypatch.setattr(accel, "_opening_problem", lambda: None)
-    monkeypatch.setattr(accel, "_probe", lambda _paths: next(results))
+    monkeypatch.setattr(running, "_opening_problem", lambda: None)
+    monkeypatch.setattr(running, "_probe", lambda _paths: next(results))
     key = ["boot 1"]
-    monkeypatch.setattr(accel, "_key", lambda: key[0])
+    monkeypatch.setattr(running, "_key", lambda: key[0])
     paths = Paths(tmp_path, tmp_path)
-    assert [accel.probe(paths).reason for _ in range(2)] == ["first", "first"]
+    assert [running.probe(paths).reason for _ in range(2)] == ["first", "first"]
     key[0] = "boot 2"
-    assert accel.probe(paths).reason == "second"
+    assert running.probe(paths).reason == "second"
     assert json.loads((tmp_path / "accel.json").read_text())["key"] == "boot 2"
 
 
 def test_no_result_is_cached_without_a_golden_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accel, "_opening_problem", lambda: None)
-    monkeypatch.setattr(accel, "_probe", lambda _paths: None)
-    monkeypatch.setattr(accel, "_key", lambda: "boot 1")
-    assert accel.probe(Paths(tmp_path, tmp_path)).name == "tcg"
+    monkeypatch.setattr(running, "_opening_problem", lambda: None)
+    monkeypatch.setattr(running, "_probe", lambda _paths: None)
+    monkeypatch.setattr(running, "_key", lambda: "boot 1")
+    assert running.probe(Paths(tmp_path, tmp_path)).name == "tcg"
     assert not (tmp_path / "accel.json").exists()

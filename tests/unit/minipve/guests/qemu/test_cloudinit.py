@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 import yaml
+from minipve.base.errors import MachineError
 from minipve.base.paths import Paths
-from minipve.base.process import MachineError
 from minipve.guests.qemu import cloudinit
 from minipve.image.debian import GUEST
 

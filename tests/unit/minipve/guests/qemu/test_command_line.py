@@ -8,7 +8,7 @@ import pytest
 from minipve.base.paths import Paths
 from minipve.config import nics, values
 from minipve.guests.qemu import command_line, power
-from minipve.guests.qemu.accel import Accel
+from minipve.guests.qemu.running import Accel
 from minipve.image.direct_boot import Boot
 
 TCG, KVM = Accel("tcg", "a test"), Accel("kvm", "a test")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minipve.base.errors import MachineError
 from minipve.base.paths import Paths
-from minipve.base.process import MachineError
-from minipve.guests.qemu import agent, channel, power, qmp
+from minipve.guests.qemu import channel, power
 
 from tests.hostile_agent import RAW
 from tests.waiting import PATIENCE_S
@@ -67,7 +67,7 @@ def monitor(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_events_are_skipped(paths: Paths, serve: Any) -> None:
     serve("qmp", monitor, True)
-    assert qmp.Qmp(100, paths).execute("query-status") == {"status": "running"}
+    assert channel.Qmp(100, paths).execute("query-status") == {"status": "running"}
 
 
 def test_socket_with_a_long_path_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,20 +80,20 @@ def test_socket_with_a_long_path_is_reached(tmp_path: Path, monkeypatch: pytest.
         server.listen()
         thread = threading.Thread(target=_serve_one, args=(server, monitor, True))
         thread.start()
-        assert qmp.Qmp(100, paths).execute("query-status") == {"status": "running"}
+        assert channel.Qmp(100, paths).execute("query-status") == {"status": "running"}
         thread.join(timeout=PATIENCE_S)
 
 
 def test_qmp_error_has_proxmox_ves_text(paths: Paths, serve: Any) -> None:
     serve("qmp", monitor, True)
     with pytest.raises(MachineError, match="VM 100 qmp command 'device_del' failed - no such thing"):
-        qmp.Qmp(100, paths).execute("device_del", {"id": "net7"})
+        channel.Qmp(100, paths).execute("device_del", {"id": "net7"})
 
 
 def test_silent_monitor_is_a_timeout(paths: Paths, serve: Any) -> None:
     serve("qmp", lambda _message: [], True)
     with pytest.raises(MachineError, match="VM 100 qmp command 'cont' failed - got timeout"):
-        qmp.Qmp(100, paths).execute("cont", timeout_s=0.1)
+        channel.Qmp(100, paths).execute("cont", timeout_s=0.1)
 
 
 def guest(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -106,7 +106,7 @@ def guest(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_earlier_answers_of_the_agent_are_skipped(paths: Paths, serve: Any) -> None:
     serve("qga", guest, False)
-    assert agent.execute(100, paths, "guest-info") == "guest-info"
+    assert channel.execute(100, paths, "guest-info") == "guest-info"
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_earlier_answers_of_the_agent_are_skipped(paths: Paths, serve: Any) -> N
 def test_agent_error_has_proxmox_ves_text(command: str, text: str, paths: Paths, serve: Any) -> None:
     serve("qga", guest, False)
     with pytest.raises(MachineError, match=text):
-        agent.execute(100, paths, command, timeout_s=0.1)
+        channel.execute(100, paths, command, timeout_s=0.1)
 
 
 def test_missing_agent_is_an_error(paths: Paths) -> None:
     with pytest.raises(MachineError, match="QEMU guest agent is not running"):
-        agent.execute(100, paths, "guest-ping")
-    assert not agent.shut_down(100, paths)
+        channel.execute(100, paths, "guest-ping")
+    assert not channel.shut_down(100, paths)
 
 
 @pytest.fixture
@@ -171,16 +171,16 @@ def test_malformed_answer_is_a_machine_error(paths: Paths, hostile: Any, data: b
     for kind in ("qga", "qmp"):
         hostile(kind, data)
     with pytest.raises(MachineError, match=r"VM 100 qga command 'guest-info' failed - "):
-        agent.execute(100, paths, "guest-info", timeout_s=0.3)
+        channel.execute(100, paths, "guest-info", timeout_s=0.3)
     with pytest.raises(MachineError, match=r"VM 100 qmp command 'query-status' failed - "):
-        qmp.Qmp(100, paths).execute("query-status", timeout_s=0.3)
+        channel.Qmp(100, paths).execute("query-status", timeout_s=0.3)
 
 
 def test_too_long_answer_is_an_error(paths: Paths, hostile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 2**16)
     hostile("qga", b"x" * 2**20)
     with pytest.raises(MachineError, match="the answer is larger than"):
-        agent.execute(100, paths, "guest-info")
+        channel.execute(100, paths, "guest-info")
 
 
 @pytest.mark.parametrize("data", [*RAW, b'{"return": -1}'], ids=range(len(RAW) + 1))
@@ -193,8 +193,8 @@ def test_power_button_replaces_a_useless_agent(
     server.listen()
     pressed: list[str] = []
     monkeypatch.setattr(power, "has_agent", lambda *_: True)
-    monkeypatch.setattr(power.qmp.Qmp, "execute", lambda _self, command: pressed.append(command))
-    monkeypatch.setattr(agent, "PING_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(power.Qmp, "execute", lambda _self, command: pressed.append(command))
+    monkeypatch.setattr(channel, "PING_TIMEOUT_S", 0.5)
 
     def answer() -> None:
         connection, _ = server.accept()

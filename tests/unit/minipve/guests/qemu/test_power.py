@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from minipve.base.errors import MachineError
 from minipve.base.paths import Paths
-from minipve.base.process import MachineError
 from minipve.guests.qemu import power, running
 
 CONFIG = {

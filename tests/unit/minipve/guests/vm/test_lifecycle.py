@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from minipve.access.permit import Permit
+from minipve.access.permissions import Permit
 from minipve.base.paths import Paths
 from minipve.config.store import GuestConfig
 from minipve.guests.vm import lifecycle

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from minipve.access.accounts import Access, grant
-from minipve.access.permit import Permit
+from minipve.access.permissions import Permit
 from minipve.base.errors import ApiError
 from minipve.config import drives, nics
 from minipve.config.rules import schema

@@ -1,1 +1,0 @@
-"""/access: users, groups, roles, tokens, permissions."""

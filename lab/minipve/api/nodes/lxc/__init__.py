@@ -1,1 +1,0 @@
-"""/nodes/{node}/lxc."""
