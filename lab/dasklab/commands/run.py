@@ -14,7 +14,7 @@ from dasklab.console.options import inventory_option, new_results_option, on_opt
 from dasklab.console.path_types import UserPath
 from dasklab.console.trials.exit_status import HELP
 from dasklab.console.trust import cells_of, require_trust, trust_experiment, trust_option
-from dasklab.errors import LabError
+from dasklab.errors import LabError, did_you_mean
 from dasklab.predict import SEEDS
 from dasklab.terminal import counted, duration, echo, print_table
 
@@ -297,17 +297,24 @@ def _repeat(
     trusted: bool,
     address: str | None,
 ) -> Run | None:
-    """Run a cell of a stored run again: the same trials, seed and faults, as a new run."""
+    """Run a cell of a stored run again: the same trials, seed and faults, as a new run.
+
+    Raises:
+        LabError: the run has no such cell.
+    """
     from dasklab.console.trials.simulated import Calibrated
+    from dasklab.model.experiments import cells
     from dasklab.predict.engine.choice import simulations_on
     from dasklab.predict.simulated_lab import Calibrations
     from dasklab.results.run import open_run
 
     stored = open_run(directory)
     name, content, document = stored.document.name, stored.experiment, stored.document
-    require_trust(
-        [*cells_of(content), *(trial.requested for trial in stored.trials)], directory, trusted=trusted
-    )
+    if cell not in (names := cells.cell_names(content)):
+        allowed = f"{'; '.join(names)}{did_you_mean(cell, names)}"
+        raise LabError(f"{directory}: no cell {cell!r}; allowed: {allowed}")
+    measured = [trial.requested for trial in stored.trials]
+    require_trust([*cells_of(content), *measured], directory, trusted=trusted)
     options: RunOptions = {"quick": document.quick, "seed": document.seed, "only": cell}
     if not stored.simulated and not simulate:
         new = _measure(

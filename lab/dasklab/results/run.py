@@ -448,7 +448,13 @@ def contains_runs(path: Path) -> bool:
 def find_records(path: Path) -> list[Trial]:
     """Return the records of clusters at or below a folder, by path, without those of a lab's trials."""
     folders = sorted(file.parent for file in path.glob(f"**/{RECORD_DOCUMENT}"))
-    return [Trial(folder) for folder in folders if not (folder.parent / RequestedTrial.FILE).exists()]
+    return [Trial(folder) for folder in folders if not _is_of_trial(folder)]
+
+
+def _is_of_trial(record: Path) -> bool:
+    """Return whether a record is a lab's trial's, which may have lost its own document."""
+    trial = record.parent
+    return (trial / RequestedTrial.FILE).exists() or (trial.parent / Campaign.FILE).exists()
 
 
 def for_each_run(runs: Iterable[Run], function: Callable[[Run], T]) -> Iterator[tuple[Run, T]]:

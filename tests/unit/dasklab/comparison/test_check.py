@@ -92,7 +92,8 @@ def test_the_same_record_given_twice_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_the_same_trial_given_twice_decides_nothing(tmp_path: Path) -> None:
-    (tmp_path / "records.json").write_text("{}")
+    (tmp_path / "record").mkdir()
+    (tmp_path / "record" / "record.chunks").write_text("")
     trial = replace(record(1.0), trial=Trial(tmp_path))
     assert "are the same record" in str(checking.check([trial], [trial], 10))
 

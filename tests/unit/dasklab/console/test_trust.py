@@ -67,7 +67,7 @@ def run_folder(
         elif request.param == "setting":
             place["dask"] = policies
         elif file.name == "trial.json":
-            content["seat"]["settings"] = policies  # its name in this format
+            content["resolved_scheduler"]["settings"] = policies
         file.write_text(json.dumps(content))
     return folder
 

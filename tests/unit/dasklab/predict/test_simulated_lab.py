@@ -364,15 +364,3 @@ def test_trial_that_cannot_be_calibrated_on_leaves_the_others(
     )
     assert len(calibrations.workloads[0].calibrations) == len(folders) - 1 > 0
     assert f"{folders[0]}/records.json: its records cannot be unpacked" in caplog.text
-
-
-def test_calibrations_of_an_earlier_format_are_read(tmp_path: Path) -> None:
-    calibration = json.loads(CALIBRATION.model_dump_json()) | {"schema": 2}
-    calibration["free_mbit"] = calibration.pop("uncapped_mbit")
-    calibration["tasks"] = {"add": {"seen": [[2.0, 100]], "cpu_share": 0.25}}
-    entry = {"workload": {"name": "array_study", "params": {}}, "calibrations": [calibration]}
-    path = tmp_path / "calibrations.json"
-    path.write_text(json.dumps({"schema": 2, "known": [entry]}))
-    assert documents.require(Calibrations, tmp_path).of(Workload()) == (CALIBRATION,)
-    (tmp_path / "calibration.json").write_text(json.dumps(calibration))
-    assert documents.require(Calibration, tmp_path) == CALIBRATION

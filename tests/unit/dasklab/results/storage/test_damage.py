@@ -99,6 +99,7 @@ def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     report = capture_report()
     tier = report["tiers"][0] | {"file": "capture.pcap", "bytes": len(raw)}
     (run / BAD / "capture.json").write_text(json.dumps(report | {"tiers": [tier]}))
+    edit(lambda document: document | {"files": damages.left(run / BAD)})(run / BAD / "attempt.json")
     shutil.copytree(run / BAD, run / GOOD)
     for name in ("trial", "result"):
         edit(lambda document: document | {"trial": GOOD})(run / GOOD / f"{name}.json")
@@ -215,7 +216,6 @@ def test_lost_capture_is_named_and_the_timings_stay(results: Path, tmp_path: Pat
 def test_damaged_records_leave_one_trial_unexplained(results: Path, how: str) -> None:
     trial = run_of(results) / BAD
     file = trial / "record" / ("record.chunks" if how == "chunks" else "record.json")
-    edit(lambda document: document | {"files": damages.left(trial)})(trial / "attempt.json")
     DAMAGES["truncated" if how == "chunks" else how](file)
     result = dasklab("explain", run_of(results))
     assert result.exit_code == 0 and str(file) in result.stderr
