@@ -17,7 +17,7 @@ short_description: Let a host of the lab carry out an order, list its files, or 
 version_added: "0.2"
 description:
   - Does what the command C(dasklab-guest) of role C(base) does, without starting another Python.
-  - C(outline) asks no host. It returns all of a trial but the orders: phases with the names of their hosts,
+  - C(outline) asks no host. It returns a trial without the orders. Its phases have the names of their hosts,
     guests, NICs and packages.
 options:
   action:

@@ -174,9 +174,21 @@ async def serve_ssh(port: int) -> None:
         def begin_auth(self, username: str) -> bool:
             return False
 
+    async def copy(source: Any, target: Any) -> None:
+        while data := await source.read(1 << 16):
+            target.write(data)
+            await target.drain()
+
+    async def send(source: Any, target: Any) -> None:
+        await copy(source, target)
+        target.write_eof()
+
     async def run(process: Any) -> None:
+        """Run a command. Its status precedes the end of its output, at which a shared connection closes."""
         shell = await asyncio.create_subprocess_shell(process.command, stdin=-1, stdout=-1, stderr=-1)
-        await process.redirect(shell.stdin, shell.stdout, shell.stderr)
+        sending = asyncio.create_task(send(process.stdin, shell.stdin))
+        await asyncio.gather(copy(shell.stdout, process.stdout), copy(shell.stderr, process.stderr))
+        sending.cancel()
         process.exit(await shell.wait())
 
     key = asyncssh.generate_private_key("ssh-ed25519")
