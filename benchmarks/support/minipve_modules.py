@@ -26,9 +26,7 @@ def step(title: str, /, again: bool = False, refusal: str = "", **arguments: Any
     return Step(title, arguments, again, refusal)
 
 
-_RULE = {"type": "in", "action": "ACCEPT", "proto": "tcp", "dport": "443"}
 _MEMBERS = [{"vm": 400}, {"storage": "local"}]
-_ALIASES = [{"name": "office", "cidr": "192.0.2.0/24"}]
 _CT = {"vmid": 410, "node": "pve"}
 _OSD = {"node": "pve", "dev": "/dev/sdb", "state": "present"}
 _ACME_DOMAINS = [{"domain": "pve.example.com"}]
@@ -46,9 +44,7 @@ MODULES: dict[str, list[Step]] = {
     "proxmox_vnet_info": [step("all")],
     "proxmox_zone_info": [step("all")],
     "proxmox_ipam_info": [step("all")],
-    "proxmox_firewall_info": [step("cluster", level="cluster")],
     "proxmox_node_network_info": [step("all", node="pve")],
-    "proxmox_node_firewall_options_info": [step("read", node_name="pve")],
     "proxmox_backup_info": [step("all"), step("jobs", backup_jobs=True)],
     "proxmox_cluster_status_info": [step("read")],
     "proxmox_cluster_ha_rules_info": [step("all")],
@@ -130,20 +126,6 @@ MODULES: dict[str, list[Step]] = {
         step("clone", vmid=411, node="pve", clone=410, hostname="copy"),
         step("delete the copy", again=True, vmid=411, node="pve", state="absent"),
         step("template", **_CT, state="template"),
-    ],
-    # firewall
-    "proxmox_firewall": [
-        step("rules", level="cluster", state="present", rules=[_RULE | {"pos": 0}]),
-        step("aliases", level="cluster", state="present", aliases=_ALIASES),
-        step("rule of a machine", level="vm", node="pve", vmid=400, state="present",
-             rules=[_RULE | {"pos": 0}]),
-    ],
-    "proxmox_cluster_firewall_security_group": [step("create", again=True, name="web", rules=[_RULE])],
-    "proxmox_node_firewall_options": [step("log level", again=True, state="enabled", node_name="pve",
-                                           log_level_in="alert")],
-    "proxmox_cluster_firewall_options": [
-        step("disabled", again=True, state="disabled"),
-        step("enabled", state="enabled"),
     ],
     # network
     "proxmox_node_network": [

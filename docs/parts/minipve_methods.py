@@ -11,11 +11,10 @@ from minipve.config.rules import schema
 
 _AREAS = (
     (
-        r"/ceph|/acme|/disks|/replication|/backup|/vzdump|/ha/|/mapping",
+        r"/ceph|/firewall|/acme|/disks|/replication|/backup|/vzdump|/ha/|/mapping",
         "areas that minipve does not have",
     ),
     (r"^/access", "users, groups, roles, tokens, permissions"),
-    (r"/firewall", "firewall (stored, not applied)"),
     (r"/sdn", "SDN: zones, vnets, subnets"),
     (r"/qemu/{vmid}/agent", "guest agent"),
     (r"/qemu/{vmid}/snapshot", "snapshots of VMs"),

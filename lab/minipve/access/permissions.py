@@ -77,7 +77,7 @@ NEW_ZONE = Right("the zone that a vnet moves to", "/sdn/zones/{zone}", ("SDN.All
 Rights = tuple[Right, ...]
 _VOLUMES: Rights = (DISK_SPACE, FILE, OTHERS_DISK, OTHERS_STORAGE)
 _VM_OPTIONS: Rights = (*_VOLUMES, IMPORTED_DISK, BRIDGE, MAPPING, HOST_DRIVE, START_ORDER)
-_NODE, _SDN, _FIREWALL = "/nodes/{node}", "/cluster/sdn", "/cluster/firewall"
+_NODE, _SDN = "/nodes/{node}", "/cluster/sdn"
 _VM, _CT = f"{_NODE}/qemu/{{vmid}}", f"{_NODE}/lxc/{{vmid}}"
 _VNET, _STORAGE = f"{_SDN}/vnets/{{vnet}}", f"{_NODE}/storage/{{storage}}"
 
@@ -103,9 +103,6 @@ _TABLE: dict[str, dict[str, Rights]] = {  # path -> verbs -> rights
     _VNET: {"PUT": (VNET, NEW_ZONE), "DELETE": (VNET,)},
     f"{_VNET}/subnets": {"POST": (VNET,)},
     f"{_VNET}/subnets/{{subnet}}": {"PUT DELETE": (VNET,)},
-    f"{_FIREWALL}/groups": {"POST": ()},
-    f"{_FIREWALL}/groups/{{group}}": {"POST DELETE": ()},
-    f"{_FIREWALL}/groups/{{group}}/{{pos}}": {"PUT DELETE": ()},
     f"{_NODE}/config": {"PUT": ()},
     f"{_NODE}/dns": {"PUT": ()},
     f"{_NODE}/time": {"PUT": ()},
@@ -143,20 +140,6 @@ _TABLE: dict[str, dict[str, Rights]] = {  # path -> verbs -> rights
     f"{_CT}/snapshot": {"POST": ()},
     f"{_CT}/template": {"POST": ()},
 }
-for _scope in (_FIREWALL, f"{_NODE}/firewall", f"{_VM}/firewall", f"{_CT}/firewall"):
-    _TABLE |= {
-        f"{_scope}/options": {"PUT": ()},
-        f"{_scope}/rules": {"POST": ()},
-        f"{_scope}/rules/{{pos}}": {"PUT DELETE": ()},
-    }
-for _scope in (_FIREWALL, f"{_VM}/firewall", f"{_CT}/firewall"):  # a node has neither
-    _TABLE |= {
-        f"{_scope}/aliases": {"POST": ()},
-        f"{_scope}/aliases/{{name}}": {"PUT DELETE": ()},
-        f"{_scope}/ipset": {"POST": ()},
-        f"{_scope}/ipset/{{name}}": {"POST DELETE": ()},
-        f"{_scope}/ipset/{{name}}/{{cidr}}": {"PUT DELETE": ()},
-    }
 _FREEZE = ("fsfreeze-freeze", "fsfreeze-status", "fsfreeze-thaw")
 for _action in ("exec", "file-write", *_FREEZE, "fstrim", "ping", "shutdown"):
     _TABLE[f"{_VM}/agent/{_action}"] = {"POST": ()}

@@ -16,6 +16,7 @@ PAGE = "docs/reference/minipve-methods.md"
 HERE, REFUSED, MISSING = "here", "refused", "missing"
 _REASONS = (
     (r".*/ceph(/.*)?", "there is no Ceph"),
+    (r".*/firewall(/.*)?", "there is no firewall"),
     (r"/cluster/acme(/.*)?|.*/certificates(/.*)?", "minipve creates its certificate itself"),
     (r".*/(vnc|term|spice)(proxy|shell|websocket)|/access/vncticket", "there are no consoles"),
     (

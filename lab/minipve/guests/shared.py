@@ -10,7 +10,6 @@ from minipve.access.permissions import Permit
 from minipve.base.errors import ApiError, denied
 from minipve.config.rules.formats import split_list
 from minipve.config.rules.schema import Kind
-from minipve.node import firewall
 from minipve.node.node import Node
 
 UNFINISHED = ("create", "clone", "destroyed")  # config locks of a guest that is not complete
@@ -79,12 +78,11 @@ def forget_rights(node: Node, vmid: int) -> None:
 
 
 def remove(node: Node, kind: Kind, vmid: int, keep: Sequence[str] = ()) -> None:
-    """Remove a guest's volumes except ``keep``, its firewall options and its configuration."""
+    """Remove a guest's volumes except ``keep``, and its configuration."""
     for volid in node.storage.of_vm(vmid):
         if volid not in keep:
             node.storage.remove(volid)
     node.storage.remove_empty_folder(vmid)
-    firewall.forget(node, vmid)
     node.store(kind).remove(vmid)
 
 

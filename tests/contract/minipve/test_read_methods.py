@@ -58,11 +58,6 @@ def test_hosts_are_those_of_this_machine(root: Any) -> None:
     assert hosts["digest"] == hashlib.sha1(hosts["data"].encode()).hexdigest()
 
 
-def test_macros_have_descriptions(root: Any) -> None:
-    macros = {row["macro"]: row["descr"] for row in root.cluster.firewall.macros.get()}
-    assert {"SSH", "HTTPS", "DNS", "Ping", "SPICEproxy"} <= macros.keys() and all(macros.values())
-
-
 def test_notifications_have_the_target_and_the_matcher_that_are_built_in(root: Any) -> None:
     notifications = root.cluster.notifications
     (target,) = notifications.targets.get()

@@ -115,25 +115,6 @@ def test_missing_bridge_is_stored_and_reported(node: Recorder) -> None:
     container.config.put(delete="net5")
 
 
-def test_firewall_options_are_stored_but_never_applied(node: Recorder) -> None:
-    """Their digest equals the recorded one."""
-    guests = node.root.nodes("pve")
-    vm = guests.qemu(100).firewall.options
-    vm.put(enable=0, policy_in="DROP")
-    assert vm.get() | {"digest": ""} == {"enable": 0, "policy_in": "DROP", "digest": ""}
-    vm.put(delete="policy_in", digest=vm.get()["digest"])
-    assert vm.get() == {"enable": 0, "digest": "2c1759ebec624b1e511ba7f635915ab2df354cba"}
-    wrong = {"digest": "0000", "dhcp": 1}
-    answer = node.endpoint.request("PUT", "/nodes/pve/qemu/100/firewall/options", node.full, data=wrong)
-    assert answer.status_code == 500
-    node.endpoint.done(guests.qemu(100).clone.post(newid=101, full=1), node.root)
-    assert guests.qemu(101).firewall.options.get()["enable"] == 0
-    node.endpoint.done(guests.qemu(101).delete(), node.root)
-    node.endpoint.done(guests.qemu.post(vmid=101, memory=32), node.root)
-    assert "enable" not in guests.qemu(101).firewall.options.get()
-    node.endpoint.done(guests.qemu(101).delete(), node.root)
-
-
 def test_mtu_is_checked_at_start(node: Recorder) -> None:
     vm, bridge = node.root.nodes("pve").qemu(100), "bridge=vmbr0"
     vm.config.put(net0=f"virtio,{bridge},mtu=9000")

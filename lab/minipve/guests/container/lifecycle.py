@@ -17,7 +17,6 @@ from minipve.guests.container import options
 from minipve.guests.container.options import rootfs_bytes
 from minipve.guests.lxc import limits, power, rootfs, running, setup
 from minipve.network import guest_ports
-from minipve.node import firewall
 from minipve.node.node import Node
 from minipve.node.tasks import Task
 
@@ -230,7 +229,6 @@ def clone(node: Node, task: Task, request: ContainerCloneRequest) -> None:
             first_id, host_key = limits.of_root(copy, node.paths), setup.new_host_key(copy["hostname"])
             rootfs.within(newid, node.paths, lambda: setup.at_clone(host_key, first_id))
             shared.add_to_pool(node, request.pool, newid)
-            firewall.copy(node, request.source, newid)
             node.containers.save(newid, GuestConfig(copy, kind=LXC))
 
 

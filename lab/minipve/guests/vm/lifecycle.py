@@ -18,7 +18,6 @@ from minipve.config.rules.schema import QEMU
 from minipve.config.store import SHORT_LOCK_WAIT_S, GuestConfig
 from minipve.guests import shared
 from minipve.guests.vm import changes, machines, options, snapshots, volumes
-from minipve.node import firewall
 from minipve.node.node import Node
 from minipve.node.tasks import Task
 from minipve.storage import directory, qemu_img
@@ -87,7 +86,6 @@ def clone(node: Node, task: Task, request: CloneRequest) -> None:
                 full = request.full or not _is_base(drive)
                 copy[slot] = volumes.clone(node, task, newid, slot, drive, full, request.snapname)
             shared.add_to_pool(node, request.pool, newid)
-            firewall.copy(node, request.source, newid)
             node.vms.save(newid, GuestConfig(copy))
 
 
@@ -190,5 +188,4 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
         machines.remove_seed(node, vmid)
         node.vms.begin_work(vmid, GuestConfig(), "destroyed")
         shared.forget_rights(node, vmid)
-        firewall.forget(node, vmid)
         node.vms.remove(vmid)

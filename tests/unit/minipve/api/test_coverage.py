@@ -26,7 +26,7 @@ def test_every_method_of_pve_has_one_status() -> None:
         (
             "GET",
             "/cluster/firewall/refs",
-            "Method 'GET /cluster/firewall/refs' not implemented: minipve does not have it "
+            "Method 'GET /cluster/firewall/refs' not implemented: there is no firewall "
             "(docs/reference/minipve-methods.md)",
         ),
     ],

@@ -1,1 +1,0 @@
-"""The firewall of the cluster, of nodes and of guests: stored, never applied."""
