@@ -37,7 +37,7 @@ HEAD = ("what", "repeats", "mean", "90 % of the repeats", "may be", "moved betwe
     "--scale",
     "size",
     metavar="SETTING[=A,B,...]",
-    help="Of a RECORD: several sizes of workers, threads or rate_mbit, and what each costs.",
+    help="For a RECORD: compare several values of workers, threads or rate_mbit.",
 )
 @click.option(
     "--seeds",
@@ -73,8 +73,8 @@ def whatif(
     A RECORD of any cluster (`dasklab.record`, `dasklab record`) is simulated from what it holds: its tasks,
     graphs, transfers, and the client's waits and pauses. What it does not hold is refused or named.
 
-    For a RUN, its baseline and null trials are used. Seeds are dealt to them, so predictions vary as much as
-    equal trials do. Each trial's calibration is written to its directory.
+    For a RUN, its baseline and null trials are used. Seeds are spread over these trials, so the prediction
+    varies as much as repeated trials do. Each trial's calibration is written to its directory.
 
     \b
     dasklab whatif RUN                     measured and simulated

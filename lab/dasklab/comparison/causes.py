@@ -1,4 +1,4 @@
-"""Which causes differ between two sides by more than chance explains: the method is that of their times.
+"""Causes that differ significantly, tested like total times.
 
 Each trial, or record, has one value for each bottleneck: its seconds on the critical path. An estimate with a
 standard error is made of these values as it is made of the times (``inference`` for trials in blocks,

@@ -1,4 +1,4 @@
-"""What a record shows that its simulation has otherwise, or leaves as it was whatever changes: sentences."""
+"""Caveats: recorded effects that the simulation omits or holds constant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulations of a record as it was and with changes: what predictions and sizes share."""
+"""Baseline and what-if simulations of a record, shared by predictions and sizes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Check that the caller may use every volume that a request names. Every request passes this check.
 
 The schema says which parameters name volumes: drives and their sources, unused disks, snippets, volumes in
-the content of a storage. The rules are those of PVE's ``check_volume_access``, with one exception. In PVE
+the content of a storage. The rules are those of PVE's `check_volume_access`, with one exception. In PVE
 ``Datastore.Allocate`` on a storage gives access to the disks of all VMs. Here it does not, because a client
 needs it to remove its own uploads, and several clients may share an endpoint.
 """

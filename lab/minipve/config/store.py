@@ -157,7 +157,7 @@ def _lines(description: str) -> list[str]:
 
 
 def _escape(line: str) -> str:
-    """Percent-encode non-ASCII and control characters, ``:`` and ``%``, as PVE's ``encode_text`` does."""
+    """Percent-encode non-ASCII and control characters, ``:`` and ``%``, as PVE's `encode_text` does."""
     return quote(line, safe=_PLAIN)
 
 

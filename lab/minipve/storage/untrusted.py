@@ -43,7 +43,7 @@ def check(file: Path, fmt: str) -> int:
 
 
 def _checked_size(file: Path, info: dict[str, Any]) -> int:
-    """Refuse what PVE refuses in qemu-img's answer (``file_size_info`` of an untrusted image)."""
+    """Refuse what PVE refuses in qemu-img's answer (`file_size_info` of an untrusted image)."""
     specific = info.get("format-specific", {}).get("data", {})
     if info.get("backing-filename"):
         raise ApiError(f"backing file not allowed for untrusted image '{file}'!")

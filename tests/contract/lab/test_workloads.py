@@ -105,7 +105,7 @@ def test_data_that_shuffles_move_counts(scheduler: str, tmp_path: Path) -> None:
     assert vars(CommShardsBuffer).get("process") is before
 
 
-def test_merge_accepts_a_graph_that_delayed_builds(scheduler: str, tmp_path: Path) -> None:
+def test_merge_accepts_delayed_graphs(scheduler: str, tmp_path: Path) -> None:
     document = measure("merge", {"tasks": 20, "graph": "delayed"}, scheduler, tmp_path / "timings.json")
     assert document["check"]["ok"]
     with pytest.raises(SystemExit, match="no graph 'dalayed'; there are raw, delayed"):

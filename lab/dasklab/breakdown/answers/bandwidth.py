@@ -1,7 +1,7 @@
 """Dask's bandwidth estimates beside what the links gave.
 
 Dask plans with one bandwidth for all pairs of workers: a mean of the last transfers of more than 1 MB
-    anywhere. Its table by pair is for display only (``Scheduler.get_comm_cost``), so placement cannot avoid
+    anywhere. Its table by pair is for display only (`Scheduler.get_comm_cost`), so placement cannot avoid
     one slow link.
 """
 

@@ -1,4 +1,4 @@
-"""What holds for every time breakdown, and what becomes of a claim for which it does not hold.
+"""Invariants of a breakdown, and how an answer is weakened when one fails.
 
 Theory of operation
 -------------------

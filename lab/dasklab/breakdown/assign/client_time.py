@@ -1,4 +1,4 @@
-"""What the client did: which cause a moment has in which nothing was left to compute.
+"""Attribute time without runnable tasks to what the client was doing.
 
 The client's calls and graphs overlap (a compute call builds a graph, sends it and waits), so the most
 specific one counts: data that moves, then the stages of a graph, then the wait for results. What is left is

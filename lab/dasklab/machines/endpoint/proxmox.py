@@ -55,7 +55,7 @@ class Resource:
     """A resource of the API, as in proxmoxer: ``api.nodes("pve").qemu(101).config.get()``.
 
     The calls are proxmoxer's own. A read whose answer was lost is repeated, a change only if it was never
-    sent; while connecting fails, both are, for ``CONNECT_WAIT_S``. All raise LabError where the endpoint
+    sent; while connecting fails, both are, for a while. All raise LabError where the endpoint
     refuses or cannot be reached. A resource belongs to the thread that made it: its HTTP session does.
     """
 

@@ -4,7 +4,7 @@ Ansible ignores misspelt variables. Here an unknown name is refused if it has a 
 ``lab_``, ``vm_``, ``endpoint_``, or the name of a role (``dask_``, ``proxmox_``, ``guest_`` ...). Names and
 types of the roles' variables come from their ``meta/argument_specs.yml``, ``defaults`` and ``vars``. Other
 names, such as ``ansible_user`` or a user's own ``site``, are accepted, unless they almost equal one of the
-lab's variables that have no such prefix (``scheduler_adress``).
+lab's variables that have no such prefix (`scheduler_adress`).
 
 Values are checked for each host before anything starts, except those of role variables that depend on
 something that does not exist yet (the facts of the endpoint). The playbook checks these.

@@ -108,7 +108,7 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         return [thread for executor in executors for thread in getattr(executor, "_threads", ())]
 
     def cpu_of_task(self, ident: int) -> ThreadCpu:
-        """Return what a thread had of CPUs since its last task ended: for the one that has just ended."""
+        """Return the CPU time of the task that just ended: what its thread used since the previous one."""
         native = next((thread.native_id for thread in self.pool() if thread.ident == ident), None)
         now = ThreadCpu() if native is None else ThreadCpu.of(native)
         before, self.had[ident] = self.had.get(ident, ThreadCpu(0.0, 0.0, 0)), now

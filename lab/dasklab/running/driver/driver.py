@@ -165,9 +165,9 @@ def execute(
     """Run all pending trials. A failed trial is recorded, and the others are still run.
 
     The run stops after a failed trial if the lab's endpoint does not answer: all others would fail, too.
-    A trial that is invalid only because others used its node is repeated after the rest, up to ``REPEATS``
-    times. A trial leaves the NICs as it needed them, because another model costs a restart of the machine. At
-    the end of the run and on Ctrl-C the lab is reset to match the inventory.
+    A trial that is invalid only because others used its node is repeated after the rest, up to
+    ``DISTURBED_REPEATS`` times. A trial leaves the NICs as it needed them, because another model costs a
+    restart of the machine. At the end of the run and on Ctrl-C the lab is reset to match the inventory.
 
     Args:
         run: the run.

@@ -1,4 +1,4 @@
-"""Change a VM's configuration by PVE's rules (qemu-server, ``vmconfig_hotplug_pending``).
+"""Change a VM's configuration by PVE's rules (qemu-server, `vmconfig_hotplug_pending`).
 
 Every change first becomes pending. On a stopped VM all pending changes are then applied; on a running one
 those that need no restart.

@@ -46,7 +46,7 @@ def test_level_tasks_have_no_straggler() -> None:
     assert schedule(skewed, 4, is_level=True).seconds == 4.5
 
 
-def test_what_was_sent_again_is_computed_as_often_as_recorded() -> None:
+def test_resubmitted_tasks_run_as_often_as_recorded() -> None:
     once = program(SEND, GATHER, SEND, GATHER)
     twice = once.model_copy(update={"works": tuple(works * 2 for works in once.works)})
     assert (schedule(once, 4).seconds, schedule(twice, 4).seconds) == (3.5, 7)

@@ -60,7 +60,7 @@ class Gathered:
 
 
 def gathered(repeat: Repeat) -> Gathered:
-    """Sum up what the client gathered. Its calls do not say which results; those that no task needed are."""
+    """Total what the client gathered. Calls do not list keys: results that no task consumed are assumed."""
     start, stop = repeat.calls.of_kind("gather")
     start, stop = np.maximum(start, repeat.start), np.minimum(stop, repeat.stop)
     waits = IntervalSets(np.zeros(len(start), np.int64), start, stop)

@@ -48,7 +48,7 @@ def _cpu_of_libraries(case: Measurements) -> Symptom | None:
 
 
 def _why_libraries(case: Measurements) -> str:
-    """Say why threads that tasks start are what needs so many CPUs; empty if nothing shows it."""
+    """Explain CPU contention by threads that tasks start; empty without evidence."""
     cpus = _cpus_of_a_task(case)
     if cpus > LIBRARY_THREADS:
         return f"; each of its tasks kept {cpus:.1f} threads busy"

@@ -1,4 +1,4 @@
-"""What the critical path speaks for: what a reader would go and look at.
+"""Group critical-path time into bottlenecks worth investigating.
 
 Most causes speak for one bottleneck (``Cause.bottleneck``). Three are divided. Computing that took longer
 than the same tasks on other workers speaks for a slow worker; or, if the CPU time of tasks is not known, for

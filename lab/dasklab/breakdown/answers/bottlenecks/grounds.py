@@ -1,4 +1,4 @@
-"""What an answer rests on: for each piece of a path the task, transfer, graph or call that it is about.
+"""Evidence for each critical-path segment: its task, transfer, graph or call.
 
 A piece of which nothing can be listed is no answer: ``is_listed`` is one of the invariants.
 """
@@ -258,7 +258,7 @@ def _items(repeat: Repeat, pieces: Intervals, seconds: Floats) -> Iterator[Item]
 def _subject(
     repeat: Repeat, cause: Cause, start: float, stop: float, place: int, task: int
 ) -> tuple[str, str]:
-    """Return of what kind the thing is that a piece of a path is about, and its name."""
+    """Return the kind and name of a segment's subject."""
     if cause in FIXED:
         return FIXED[cause]
     if task != NONE:

@@ -1,4 +1,4 @@
-"""By how much the seconds of bottlenecks may be wrong, and so which of them is certainly larger.
+"""Error bounds of bottlenecks, and which ranks they leave certain.
 
 Repeats of the same work vary; twice the standard error of their mean is one bound. Within a repeat, computing
 is divided by figures of the CPU that are sampled, so each of its parts may be wrong by half the time between

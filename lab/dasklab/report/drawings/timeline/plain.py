@@ -17,7 +17,7 @@ MAX_ROW_NAME_LETTERS = 24
 
 
 def short_name(name: str) -> str:
-    """Return a host's name for narrow screens: ``w1`` for ``worker-1``; else the end of the name."""
+    """Return a host's name for narrow screens: `w1` for `worker-1`; else the end of the name."""
     match = re.fullmatch(r"([a-z])[a-z]*(?:-(\d[\d-]*))?", name)
     return f"{match[1]}{match[2] or ''}" if match else name[-8:]
 

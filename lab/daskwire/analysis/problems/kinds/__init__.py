@@ -1,6 +1,6 @@
 """The registry: all kinds of problems, in the order in which they are looked for.
 
-To add one, write its ``find_...`` and its ``Kind`` beside those that read the same evidence, and name it
+To add one, write its `find_...` and its ``Kind`` beside those that read the same evidence, and name it
 here. docs/reference/wire-problems.md is generated from this registry.
 """
 
