@@ -6,13 +6,13 @@ import asyncio
 import json
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import dasklab
@@ -731,8 +731,14 @@ def test_second_interrupt_while_the_block_ends_leaves_nothing_behind(client: Cli
     waits = session._finish
 
     def interrupted(stopping: Any) -> None:
-        threading.Timer(0.01, signal.raise_signal, [signal.SIGINT]).start()
-        waits(stopping)
+        interrupts = [KeyboardInterrupt()]
+
+        def result(*timeout_s: float) -> Any:
+            if interrupts:
+                raise interrupts.pop()
+            return stopping.result(*timeout_s)
+
+        waits(SimpleNamespace(result=result))
 
     session._finish = interrupted  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt), session:

@@ -68,16 +68,3 @@ def test_engine_is_a_factor(tmp_path: Path) -> None:
 
 def test_another_workload_has_its_parameters() -> None:
     assert parameters(code(HOW_TO, "Another workload")) == ("tasks",)
-
-
-def test_earlier_names_of_settings_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yml"
-    path.write_text(
-        "{title: T, question: Q?, metrics: {compute_s: ~}, runs: 3, captured_runs: 2, run_s: 7,"
-        " factors: {a: {sets: runs, levels: [1, 4]}, b: {levels: {x: {}, y: {runs: 5}}}}, quick: {runs: 1}}"
-    )
-    content = experiment.load(str(path))[1]
-    assert (content.repeats, content.captured_repeats, content.repeat_s) == (3, 2, 7)
-    assert content.factors["a"].overrides()[4] == {"repeats": 4}
-    assert content.factors["b"].overrides()["y"] == {"repeats": 5}
-    assert experiment.load(str(path), quick=True)[1].repeats == 1

@@ -37,7 +37,6 @@ def inventory(tmp_path: Path, host: str = "", everywhere: str = "") -> Path:
             "managment_address: 10.0.0.9",
             "unknown variable managment_address. Did you mean management_address?",
         ),
-        ("dask_record: true", "dask_record is gone: workload_record: false switches recording off"),
         ("lab_zzz: 1", "unknown variable lab_zzz; names that begin with lab_ belong to the lab"),
         (
             "lab_guests: contianer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def test_experiment_of_a_file_is_repeated_from_its_run(
         repeated.append((words[2], words[5]["only"]))
         return Run(run)
 
-    monkeypatch.setattr(command, "_measure", measure)
+    monkeypatch.setattr(sys.modules["dasklab.commands.run"], "_measure", measure)
     printed = CliRunner().invoke(main, shlex.split(command)[1:])
     assert printed.exit_code == 0, printed.output
     assert repeated == [("slow", "delay_ms=50")]

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from dasklab.model.experiments.experiment import Experiment
 from dasklab.model.files import Result
-from dasklab.model.settings.simulated import SimulatedSetup
-from dasklab.model.settings.trial_settings import Workload
 from dasklab.results.storage import documents
 from dasklab.running.driver import driver
 from dasklab.running.plan import trials
@@ -159,13 +157,3 @@ def test_failure_is_reported_with_its_faults_and_its_seed(tmp_path: Path) -> Non
         "failed",
         (hang, "with kill of worker-2 at 2 s (seed 7)"),
     )
-
-
-@pytest.mark.parametrize(
-    ("workers", "reasons"),
-    [(100, []), (101, ["faults with more than 100 workers: these have no connections that could break"])],
-)
-def test_faults_are_simulated_only_with_full_workers(workers: int, reasons: list[str]) -> None:
-    requested = trials.requested("x", experiment(KILL), ("faulty",)).model_copy(update={"workers": workers})
-    simulated = SimulatedSetup(origin="r", workloads=(Workload(),), seeds=1)
-    assert list(simulated.unsupported(requested)) == reasons
