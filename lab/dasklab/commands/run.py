@@ -135,6 +135,10 @@ def run(
             " and this is an existing run"
         )
     if is_run and only:
+        if again or blocks or until is not None:
+            raise click.UsageError(
+                "--again, --blocks and --until continue a RUN; with --only a new run begins"
+            )
         run = _repeat(
             *(place, only, seeds, root, inventory),
             simulate=simulate,
@@ -309,6 +313,8 @@ def _repeat(
     from dasklab.results.run import open_run
 
     stored = open_run(directory)
+    if address and not (simulate or stored.simulated):
+        raise click.UsageError(ONLY_SIMULATED)
     name, content, document = stored.document.name, stored.experiment, stored.document
     if cell not in (names := cells.cell_names(content)):
         allowed = f"{'; '.join(names)}{did_you_mean(cell, names)}"

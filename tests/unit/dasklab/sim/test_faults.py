@@ -241,3 +241,12 @@ def test_measured_cell_is_measured_again_in_the_lab(monkeypatch: pytest.MonkeyPa
 
 def test_unknown_cell_is_reported_in_one_line(measured: Path) -> None:
     assert "fault=quake" in command("run", measured, "--only", "fault=quake")
+
+
+def test_options_that_continue_a_run_are_refused_for_a_new_one(measured: Path) -> None:
+    refused = "with --only a new run begins"
+    assert refused in command("run", measured, "--only", "fault=none", "--blocks", 2)
+    assert (
+        "simul"
+        in command("run", measured, "--only", "fault=none", "--on", "tcp://127.0.0.1:1").split("\n")[0]
+    )
